@@ -1,0 +1,3 @@
+//! Benchmarks of Holdfast against tmpfs and other FUSE filesystems.
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! The daemon and the command line of Holdfast: keeper, worker, mount, control socket, client.
+//!
+//! What files mean is decided in `holdfast_fs`, never here.
+
+use std::process::ExitCode;
+
+/// Runs the program.
+#[must_use]
+pub fn run() -> ExitCode {
+    ExitCode::SUCCESS
+}
