@@ -5,4 +5,6 @@
 //! hands these in. Only `fuse` names the FUSE library.
 
 pub mod clock;
+pub mod namespace;
 pub mod node;
+pub mod registry;
