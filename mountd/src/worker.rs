@@ -4,8 +4,13 @@
 //! namespaces, and never unmounts anything.
 
 mod enter;
+mod serve;
 
-use std::process::ExitCode;
+use std::os::fd::OwnedFd;
+use std::process::{ExitCode, abort};
+use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker};
 use crate::config::Store;
@@ -18,13 +23,14 @@ const LINE: i32 = 0;
 /// Serves for the keeper that started this process.
 pub(crate) fn run() -> ExitCode {
     let line = match sys::inherited(LINE) {
-        Ok(line) => Channel::from(line),
+        Ok(line) => Arc::new(Channel::from(line)),
         Err(errno) => {
             tracing::error!(%errno, "a worker is started by its keeper only");
             return ExitCode::FAILURE;
         }
     };
-    match serve(&line) {
+    crash_on_panic();
+    match begin(&line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(report) => {
             // The keeper tells the operator.
@@ -36,22 +42,37 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn serve(line: &Channel) -> Result<(), FaultReport> {
+/// A worker with a thread less than it should have would be half alive, which is worse than dead.
+fn crash_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        abort();
+    }));
+}
+
+fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     // The keeper decides when to stop, also where a terminal or a supervisor tells all processes.
     let _signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "put signals off", errno })?;
     let Some((ToWorker::Begin(begin), descriptors)) = line.receive().map_err(line_failed)? else {
         return Err(Fault::Stopping.into());
     };
+    let mut descriptors = descriptors.into_iter();
+    let listener = expected(descriptors.next())?;
+    let directory = match begin.store {
+        Store::Tmpfs => None,
+        Store::Dir(_) => Some(expected(descriptors.next())?),
+    };
     prepare(&begin)?;
-    drop(descriptors);
     line.send(&ToKeeper::Prepared, &[]).map_err(line_failed)?;
     let Some((ToWorker::Serve { device }, descriptors)) = line.receive().map_err(line_failed)?
     else {
         return Err(Fault::Stopping.into());
     };
-    tracing::info!(device, ?descriptors);
-    Err(Fault::NotSupported { what: "serving".to_owned() }.into())
+    let connection = expected(descriptors.into_iter().next())?;
+    let given = serve::Given { begin, device, listener, directory, connection };
+    serve::serve(line, given).map_err(FaultReport::from)
 }
 
 fn prepare(begin: &Begin) -> Result<(), Fault> {
@@ -72,6 +93,10 @@ fn prepare(begin: &Begin) -> Result<(), Fault> {
     Ok(())
 }
 
-fn line_failed(errno: rustix::io::Errno) -> FaultReport {
+fn expected(descriptor: Option<OwnedFd>) -> Result<OwnedFd, FaultReport> {
+    descriptor.ok_or_else(|| line_failed(Errno::BADMSG))
+}
+
+fn line_failed(errno: Errno) -> FaultReport {
     Fault::System { step: "talk to the keeper", errno }.into()
 }
