@@ -4,171 +4,159 @@
 //! taken away, whoever asks.
 
 use std::ffi::OsStr;
+use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use thiserror::Error;
 
+use crate::namespace::{Gone, Ground, GroundError, Owner, Room};
 use crate::node::{GenerationKey, Node};
 use crate::reaper::Reaper;
-use crate::store::{Limits, Ownership, Room, Store, StoreError, Tree};
+use crate::registry::{LeaseId, Mode, SessionId, Usage};
+use crate::store::{Limits, Ownership, Store, StoreError, Tree};
 use crate::tempfs::TempFs;
 
-/// Why a directory could not be made.
-#[derive(Debug, Error)]
-pub enum GroundError {
-    /// The store refused.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The session or generation isn't there.
-    #[error("no such directory")]
-    Missing,
-    /// There is no number left for one more.
-    #[error("no number is left")]
-    Exhausted,
-}
-
-/// The directories that the namespace stands on.
+/// The ground of a namespace whose files are in a store.
 #[derive(Debug)]
-pub struct Ground {
+pub struct StoreGround {
     fs: Arc<TempFs>,
     store: Arc<Store>,
     reaper: Reaper,
 }
 
-impl Ground {
-    /// Ground on a filesystem and a store. `drained` is told, on the reaper's thread, when a
-    /// generation is gone.
+impl StoreGround {
+    /// Ground on a filesystem and a store.
     ///
     /// # Errors
-    /// Where the reaper's thread can't be started.
-    pub fn new(
-        fs: Arc<TempFs>,
-        store: Arc<Store>,
-        drained: Box<dyn Fn(GenerationKey) + Send>,
-    ) -> std::io::Result<Self> {
-        let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store), drained)?;
+    /// Where the thread that discards can't be started.
+    pub fn new(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+        let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store))?;
         Ok(Self { fs, store, reaper })
     }
 
-    /// Makes the directory of a session.
-    ///
-    /// # Errors
-    /// Where no number is left for it.
-    pub fn raise_session(&self, id: &str, ownership: Ownership) -> Result<Node, GroundError> {
+    fn tree(&self, key: GenerationKey) -> Result<Arc<Tree>, GroundError> {
+        self.fs.tree_of(key).ok_or(missing("finding the generation"))
+    }
+
+    fn session(&self, session: &SessionId) -> Result<Node, GroundError> {
+        self.fs
+            .structure()
+            .child(Node::ROOT, OsStr::new(&session.to_string()))
+            .ok_or(missing("finding the session"))
+    }
+
+    /// Has the kernel list a directory anew. It waits for nobody who could wait for the caller:
+    /// what it takes are pages of the listing, for as long as one is copied.
+    fn listing_changed(&self, directory: Node) {
+        if let Some(kernel) = self.fs.kernel() {
+            expect_unknown(kernel.invalidate_listing(directory));
+        }
+    }
+}
+
+impl Ground for StoreGround {
+    fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
+        let name = session.to_string();
+        let ownership = ownership(owner, 0o700, 0o711);
         let node = self
             .fs
             .structure()
-            .add_session(OsStr::new(id), ownership)
+            .add_session(OsStr::new(&name), ownership)
             .ok_or(GroundError::Exhausted)?;
         self.listing_changed(Node::ROOT);
-        Ok(node)
+        Ok(node.raw())
     }
 
-    /// Makes a generation of a session.
-    ///
-    /// # Errors
-    /// Where the store refuses.
-    pub fn raise_generation(
+    fn raise_generation(
         &self,
-        session: &str,
+        session: &SessionId,
         number: u32,
         key: GenerationKey,
-        limits: Limits,
-        ownership: Ownership,
-    ) -> Result<Node, GroundError> {
+        room: Room,
+        owner: Owner,
+    ) -> Result<u64, GroundError> {
         let session = self.session(session)?;
-        let tree = self.store.make(key, limits, ownership)?;
+        let tree = self.store.make(key, limits(room), ownership(owner, 0o700, 0o1777))?;
         let root = tree.root_node();
         self.fs.plant(tree);
         if !self.fs.structure().add_generation(session, number, root) {
             self.fs.uproot(key);
-            return Err(GroundError::Missing);
+            return Err(missing("finding the session"));
         }
         self.listing_changed(session);
-        Ok(root)
+        Ok(root.raw())
     }
 
-    /// Makes the directory of a private lease.
-    ///
-    /// # Errors
-    /// Where the store refuses.
-    pub fn raise_lease(
+    fn raise_lease(
         &self,
         key: GenerationKey,
-        id: &str,
-        ownership: Ownership,
-    ) -> Result<Node, GroundError> {
+        lease: &LeaseId,
+        owner: Owner,
+    ) -> Result<u64, GroundError> {
         let tree = self.tree(key)?;
-        let node = tree.make_directory(id, ownership)?;
+        let name = lease.to_string();
+        let node = tree.make_directory(&name, ownership(owner, 0o700, 0o1777))?;
         self.fs.structure().protect(node, tree.root_node());
-        // The store has the name, and the kernel may remember that it wasn't there.
-        if let Some(kernel) = self.fs.kernel() {
-            expect_unknown(kernel.invalidate_name(tree.root_node(), OsStr::new(id)));
-        }
+        // Nobody can have asked for the name before it was drawn, so the kernel doesn't take it
+        // for missing; and it is never told anything about names in a live generation.
         self.listing_changed(tree.root_node());
-        Ok(node)
+        Ok(node.raw())
     }
 
-    /// Ends a private lease: its directory is one like any other from now on, and goes with its
-    /// generation.
-    pub fn end_lease(&self, lease: Node) {
-        self.fs.structure().release(lease);
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
+        let Some(tree) = self.fs.tree_of(key) else { return };
+        if let Ok(node) = tree.directory_node(&lease.to_string()) {
+            self.fs.structure().release(node);
+        }
     }
 
-    /// The node of a generation's directory.
-    #[must_use]
-    pub fn root_of(&self, key: GenerationKey) -> Option<Node> {
-        Some(self.fs.tree_of(key)?.root_node())
+    fn drain(&self, key: GenerationKey, gone: Gone) {
+        self.reaper.drain(key, gone);
     }
 
-    /// Takes a generation away as soon as the kernel uses nothing in it. Doesn't wait for it.
-    pub fn drain(&self, key: GenerationKey) {
-        self.reaper.drain(key);
-    }
-
-    /// Takes the directory of a session away that has no generation left.
-    ///
-    /// # Errors
-    /// Where there is no such session.
-    pub fn lower_session(&self, id: &str) -> Result<(), GroundError> {
-        let node = self.session(id)?;
+    fn lower_session(&self, session: &SessionId) {
+        let Ok(node) = self.session(session) else { return };
         let known = self.fs.table().knows(node);
         self.fs.structure().remove_child(Node::ROOT, node, known);
         self.listing_changed(Node::ROOT);
         if known {
-            self.reaper.lower(node, OsStr::new(id));
+            self.reaper.lower(node, OsStr::new(&session.to_string()));
         }
-        Ok(())
     }
 
-    /// Gives a generation other limits.
-    ///
-    /// # Errors
-    /// Where the store refuses.
-    pub fn resize(&self, key: GenerationKey, limits: Limits) -> Result<(), GroundError> {
-        Ok(self.store.resize(&*self.tree(key)?, limits)?)
+    fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError> {
+        Ok(self.store.resize(&*self.tree(key)?, limits(room))?)
     }
 
-    /// What a generation uses.
-    ///
-    /// # Errors
-    /// Where the store doesn't tell.
-    pub fn room(&self, key: GenerationKey) -> Result<Room, GroundError> {
-        Ok(self.tree(key)?.room()?)
+    fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
+        Ok(self.tree(key)?.used()?)
     }
+}
 
-    fn tree(&self, key: GenerationKey) -> Result<Arc<Tree>, GroundError> {
-        self.fs.tree_of(key).ok_or(GroundError::Missing)
-    }
+const fn missing(step: &'static str) -> GroundError {
+    GroundError::Refused { step, errno: Errno::NOENT }
+}
 
-    fn session(&self, id: &str) -> Result<Node, GroundError> {
-        self.fs.structure().child(Node::ROOT, OsStr::new(id)).ok_or(GroundError::Missing)
-    }
+const fn limits(room: Room) -> Limits {
+    Limits { size: room.size, inodes: room.inodes }
+}
 
-    fn listing_changed(&self, directory: Node) {
-        if let Some(kernel) = self.fs.kernel() {
-            expect_unknown(kernel.invalidate_listing(directory));
+const fn ownership(owner: Owner, private: u16, shared: u16) -> Ownership {
+    let permissions = match owner.mode {
+        Mode::Private => private,
+        Mode::Shared => shared,
+    };
+    Ownership { uid: owner.uid, gid: owner.gid, permissions }
+}
+
+impl From<StoreError> for GroundError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
+            StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
+            StoreError::Refused { step, errno } => Self::Refused { step, errno },
+            StoreError::NoLimits => Self::NotSupported("a limit for a session"),
+            StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }
     }
 }

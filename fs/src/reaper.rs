@@ -4,7 +4,7 @@
 //! It must never take away what the kernel still uses, and nothing of ours is locked while it asks
 //! the kernel: the kernel may have to wait for a serving thread first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::RangeInclusive;
@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::ground::expect_unknown;
+use crate::namespace::Gone;
 use crate::node::{GenerationKey, Node};
 use crate::store::Store;
 use crate::tempfs::{Attendant, TempFs};
@@ -30,9 +31,9 @@ const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration
 const PACE: Duration = Duration::from_millis(200);
 
 /// What the thread is asked to do.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inbox {
-    drain: Vec<GenerationKey>,
+    drain: Vec<(GenerationKey, Gone)>,
     lower: Vec<(Node, OsString)>,
     names_many: BTreeSet<GenerationKey>,
     descriptors_short: bool,
@@ -40,7 +41,7 @@ struct Inbox {
     stop: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Desk {
     inbox: Mutex<Inbox>,
     arrived: Condvar,
@@ -130,38 +131,40 @@ impl Attendant for Desk {
 }
 
 /// The thread, for whoever has work for it. It ends with this value.
-#[derive(Debug)]
 pub(crate) struct Reaper {
     desk: Arc<Desk>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Reaper {
-    pub(crate) fn start(
-        fs: Arc<TempFs>,
-        store: Arc<Store>,
-        drained: Box<dyn Fn(GenerationKey) + Send>,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
         fs.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
         let work = Work {
             fs,
             store,
-            drained,
             desk: Arc::clone(&desk),
-            draining: BTreeSet::new(),
+            draining: BTreeMap::new(),
             patience: *PATIENCE.start(),
         };
         let thread = thread::Builder::new().name("reaper".into()).spawn(move || work.run())?;
         Ok(Self { desk, thread: Some(thread) })
     }
 
-    pub(crate) fn drain(&self, key: GenerationKey) {
-        self.desk.put(|inbox| inbox.drain.push(key));
+    /// Takes a generation away once the kernel uses nothing in it, and then calls `gone`.
+    pub(crate) fn drain(&self, key: GenerationKey, gone: Gone) {
+        self.desk.put(|inbox| inbox.drain.push((key, gone)));
     }
 
+    /// A session's directory has lost its name.
     pub(crate) fn lower(&self, session: Node, name: &OsStr) {
         self.desk.put(|inbox| inbox.lower.push((session, name.to_owned())));
+    }
+}
+
+impl std::fmt::Debug for Reaper {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Reaper").finish_non_exhaustive()
     }
 }
 
@@ -180,9 +183,8 @@ impl Drop for Reaper {
 struct Work {
     fs: Arc<TempFs>,
     store: Arc<Store>,
-    drained: Box<dyn Fn(GenerationKey) + Send>,
     desk: Arc<Desk>,
-    draining: BTreeSet<GenerationKey>,
+    draining: BTreeMap<GenerationKey, Gone>,
     patience: Duration,
 }
 
@@ -211,17 +213,18 @@ impl Work {
             } else {
                 *PATIENCE.start()
             };
-            for key in inbox.drain {
+            for (key, gone) in inbox.drain {
                 self.fs.watch_forgets(key, true);
-                self.draining.insert(key);
+                self.draining.insert(key, gone);
             }
             for (session, name) in inbox.lower {
                 self.lower(session, &name);
             }
-            for key in self.draining.clone() {
+            for (key, gone) in std::mem::take(&mut self.draining) {
                 if self.drain(key) {
-                    self.draining.remove(&key);
-                    (self.drained)(key);
+                    gone();
+                } else {
+                    self.draining.insert(key, gone);
                 }
             }
         }

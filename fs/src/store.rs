@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 pub(crate) use self::absent::Absence;
-pub use self::tree::{Room, Tree};
+pub use self::tree::Tree;
 use crate::node::GenerationKey;
 
 /// What a generation may use.

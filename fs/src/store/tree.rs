@@ -15,16 +15,8 @@ use rustix::io::Errno;
 use super::absent::Absent;
 use super::{Ownership, StoreError, refused};
 use crate::node::{GenerationKey, Node};
+use crate::registry::Usage;
 use crate::sys::{FileHandle, name_to_handle, open_by_handle};
-
-/// What a tree uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes.
-    pub bytes: u64,
-    /// Inodes.
-    pub inodes: u64,
-}
 
 /// A generation's files.
 #[derive(Debug)]
@@ -112,6 +104,11 @@ impl Tree {
     ) -> Result<Node, StoreError> {
         mkdirat(&self.root, name, Mode::RWXU).map_err(refused("making the lease's directory"))?;
         self.own(self.root.as_fd(), name, ownership)?;
+        self.directory_node(name)
+    }
+
+    /// The node of a directory in the root of the tree.
+    pub(crate) fn directory_node(&self, name: &str) -> Result<Node, StoreError> {
         let inode = statx(&self.root, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO)
             .map_err(refused("looking at the lease's directory"))?
             .stx_ino;
@@ -160,9 +157,9 @@ impl Tree {
     ///
     /// # Errors
     /// Where the kernel doesn't tell.
-    pub fn room(&self) -> Result<Room, StoreError> {
+    pub fn used(&self) -> Result<Usage, StoreError> {
         let statistics = self.statistics().map_err(refused("asking for the room used"))?;
-        Ok(Room {
+        Ok(Usage {
             bytes: statistics.f_blocks.saturating_sub(statistics.f_bfree) * statistics.f_frsize,
             inodes: statistics.f_files.saturating_sub(statistics.f_ffree),
         })
