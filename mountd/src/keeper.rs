@@ -55,7 +55,7 @@ pub(crate) fn serve(
         StopSignals::block().map_err(|errno| Fault::System { step: "wait for signals", errno })?;
     raise_descriptor_limit();
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
-    let seat = match seat::take(host, settings, &mountpoint)? {
+    let mut seat = match seat::take(host, settings, &mountpoint)? {
         Seating::Taken(seat) => seat,
         Seating::Serving => {
             let socket = settings.socket.clone();
@@ -64,7 +64,7 @@ pub(crate) fn serve(
         }
     };
     let mut keeper = Keeper { host, signals, mountpoint: None, mount: None, worker: None };
-    let result = keeper.run(settings, &seat, announce);
+    let result = keeper.run(settings, &mut seat, announce);
     let cleared = keeper.clear();
     seat.leave();
     result.and(cleared.map_err(FaultReport::from))
@@ -90,7 +90,7 @@ impl Keeper {
     fn run(
         &mut self,
         settings: &Settings,
-        seat: &Seat,
+        seat: &mut Seat,
         announce: impl FnOnce(&Serving),
     ) -> Result<(), FaultReport> {
         let store = match &settings.store {
@@ -100,6 +100,10 @@ impl Keeper {
         let mountpoint =
             self.mountpoint.insert(Mountpoint::check(&settings.mountpoint, self.host)?);
         let path = mountpoint.place.path().to_owned();
+        mountpoint.directory.made |= seat.was_made(&path);
+        if mountpoint.directory.made {
+            seat.remember_made(&path);
+        }
         let begin = Begin {
             privileged: self.host.privileged,
             keeper: std::process::id(),

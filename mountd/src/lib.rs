@@ -12,6 +12,7 @@ mod logging;
 mod mount;
 mod place;
 mod sys;
+mod worker;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,7 @@ impl Worker {
     pub(super) fn start() -> io::Result<Self> {
         let (line, theirs) = Channel::pair()?;
         let mut process = Command::new("/proc/self/exe")
+            .arg0("holdfast")
             .arg("worker")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())

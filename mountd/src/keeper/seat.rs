@@ -5,12 +5,14 @@
 //! takes or leaves the seat, so that a held long lock always means a socket at which an answer can
 //! be waited for. The socket must never be taken from somebody who answers.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -26,6 +28,8 @@ use crate::place::{Directory, Place, Problem, Wanted, in_proc};
 
 /// How long it may take daemons that start and stop to get out of each other's way.
 const TURMOIL: Duration = Duration::from_secs(30);
+/// What is written in a lock is no longer.
+const LONGEST_NOTE: usize = 8192;
 
 /// What became of the attempt to take the seat.
 #[derive(Debug)]
@@ -109,7 +113,9 @@ impl Seat {
         // Who calls is told by the kernel, so where many users are served anybody may call.
         let mode = Mode::from_raw_mode(if host.privileged { 0o666 } else { 0o600 });
         chmod(in_proc(socket_file.as_fd()), mode).map_err(|errno| refused(socket.path(), errno))?;
-        lock.write_pid().map_err(|error| refused(socket.path(), error))?;
+        lock.made = lock.read_made();
+        let made = lock.made.clone();
+        lock.write(made.as_deref()).map_err(|error| refused(socket.path(), error))?;
         lock.let_others_in()?;
         Ok(Self { listener, socket, socket_file, lock, directory })
     }
@@ -122,6 +128,18 @@ impl Seat {
     /// The path of the socket.
     pub(super) fn socket(&self) -> &Path {
         self.socket.path()
+    }
+
+    /// Keeps in mind, beyond a crash, that a daemon at this socket has made a directory.
+    pub(super) fn remember_made(&mut self, directory: &Path) {
+        if let Err(error) = self.lock.write(Some(directory)) {
+            tracing::warn!(%error, "a directory may be left after a crash");
+        }
+    }
+
+    /// Whether a daemon at this socket, which has not ended cleanly, had made this directory.
+    pub(super) fn was_made(&self, directory: &Path) -> bool {
+        self.lock.made.as_deref() == Some(directory)
     }
 
     /// Removes socket, lock and directory, as far as they are still ours.
@@ -146,6 +164,8 @@ impl Seat {
 struct Lock {
     file: File,
     place: Place,
+    /// The mountpoint that a daemon had made and left behind.
+    made: Option<PathBuf>,
 }
 
 impl Lock {
@@ -169,7 +189,7 @@ impl Lock {
         }
         fcntl_lock(&file, FlockOperation::LockExclusive)
             .map_err(|errno| refused(place.path(), errno))?;
-        let lock = Self { file, place };
+        let lock = Self { file, place, made: None };
         Ok(lock.place.is(lock.file.as_fd()).then_some(lock))
     }
 
@@ -182,10 +202,23 @@ impl Lock {
         }
     }
 
-    /// For a person who looks: who holds it.
-    fn write_pid(&mut self) -> io::Result<()> {
+    /// Writes who holds it, for a person who looks, and what this daemon has made, for the next
+    /// one: a line each.
+    fn write(&self, made: Option<&Path>) -> io::Result<()> {
+        let mut text = format!("{}\n", std::process::id()).into_bytes();
+        if let Some(made) = made {
+            text.extend_from_slice(made.as_os_str().as_bytes());
+            text.push(b'\n');
+        }
         self.file.set_len(0)?;
-        self.file.write_all(format!("{}\n", std::process::id()).as_bytes())
+        self.file.write_all_at(&text, 0)
+    }
+
+    fn read_made(&self) -> Option<PathBuf> {
+        let mut text = vec![0; LONGEST_NOTE];
+        let length = self.file.read_at(&mut text, 0).ok()?;
+        let made = text[..length].strip_suffix(b"\n")?.splitn(2, |byte| *byte == b'\n').nth(1)?;
+        Some(PathBuf::from(OsStr::from_bytes(made)))
     }
 
     /// Gives the short lock back.

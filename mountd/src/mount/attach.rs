@@ -107,7 +107,13 @@ impl Mount {
         let output = helper.output();
         // Else our own copy of its end would keep us waiting for what it hasn't sent.
         drop(helper);
-        let output = succeeded(place.path(), output)?;
+        let output = succeeded(place.path(), output).map_err(|fault| {
+            // The helper opens the device with our rights; so we can tell that reason from others.
+            match openat(CWD, DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(_) => fault,
+                Err(errno) => device_missing(errno),
+            }
+        })?;
         let device = match receive_descriptor(ours.as_fd()) {
             Ok(Some(device)) => device,
             Ok(None) => return Err(refused(place.path(), &output)),

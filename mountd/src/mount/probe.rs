@@ -4,6 +4,7 @@
 //! comes, not even to a signal. So a short-lived process asks, and is left behind if need be.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub(super) enum Served {
 /// Asks, in a process of its own, whether anybody serves the mount of this descriptor.
 pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
     let mut child = Command::new("/proc/self/exe")
+        .arg0("holdfast")
         .arg("probe")
         .stdin(Stdio::from(mount.try_clone_to_owned()?))
         .stdout(Stdio::null())

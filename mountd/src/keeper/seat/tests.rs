@@ -105,3 +105,24 @@ fn a_lost_socket_does_not_free_the_seat() {
     first.leave();
     taken(&settings).leave();
 }
+
+#[test]
+fn what_a_daemon_had_made_is_known_to_the_next_one() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let settings = settings(room.path().join("control"), false);
+    let mut first = taken(&settings);
+    assert!(!first.was_made(Path::new("/m")));
+    first.remember_made(Path::new("/m"));
+    // As if it had been killed: nothing is removed.
+    drop(first);
+    let second = taken(&settings);
+    assert!(second.was_made(Path::new("/m")));
+    assert!(!second.was_made(Path::new("/n")));
+    drop(second);
+    let third = taken(&settings);
+    assert!(third.was_made(Path::new("/m")));
+    third.leave();
+    let fourth = taken(&settings);
+    assert!(!fourth.was_made(Path::new("/m")));
+    fourth.leave();
+}
