@@ -279,6 +279,11 @@ pub enum Fault {
         /// Their names.
         sessions: Vec<String>,
     },
+    /// Only root and the user whose daemon it is may end it.
+    DaemonNotYours {
+        /// Whose it is.
+        owner: u32,
+    },
     /// The process that was named doesn't live, or isn't the caller's to name.
     ProcessUnknown {
         /// Its id.
@@ -404,6 +409,7 @@ impl Fault {
             Self::NameInvalid { .. } => "name-invalid",
             Self::LimitReached { .. } => "limit-reached",
             Self::SessionsAlive { .. } => "sessions-alive",
+            Self::DaemonNotYours { .. } => "daemon-not-yours",
             Self::ProcessUnknown { .. } => "process-unknown",
             Self::RequestInvalid { .. } => "request-invalid",
             Self::RequestTooLarge { .. } => "request-too-large",

@@ -10,6 +10,8 @@ use std::ptr;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Puts the process into a user namespace and a mount namespace of its own.
 ///
@@ -101,6 +103,13 @@ fn stop_set() -> libc::sigset_t {
     }
     // SAFETY: initialised above.
     unsafe { set.assume_init() }
+}
+
+/// A descriptor that a task can wait for until it can be read.
+pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: what is registered owns the descriptor and always gives the same one, open until the
+    // registration is dropped with it.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }
 
 fn last_error() -> Errno {
