@@ -27,21 +27,21 @@ pub(super) struct Tree {
     pub(super) room: Room,
     pub(super) owner: Owner,
     pub(super) leases: BTreeSet<LeaseId>,
-    pub(super) draining: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Pages {
     pub(super) sessions: BTreeMap<SessionId, Owner>,
     pub(super) trees: BTreeMap<GenerationKey, Tree>,
     pub(super) used: BTreeMap<GenerationKey, Usage>,
     /// What fails, and how.
     pub(super) failing: BTreeMap<Step, GroundError>,
+    draining: BTreeMap<GenerationKey, Gone>,
     inodes: u64,
 }
 
 /// A ground that keeps books.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Books(Mutex<Pages>);
 
 impl Books {
@@ -58,15 +58,14 @@ impl Books {
     }
 
     /// What the reaper does: discards what is drained, but says nothing yet.
-    pub(super) fn reap(&self) -> Vec<GenerationKey> {
+    pub(super) fn reap(&self) -> BTreeMap<GenerationKey, Gone> {
         let mut pages = self.open();
-        let keys: Vec<_> =
-            pages.trees.iter().filter(|(_, tree)| tree.draining).map(|(key, _)| *key).collect();
-        for key in &keys {
+        let draining = std::mem::take(&mut pages.draining);
+        for key in draining.keys() {
             pages.trees.remove(key);
             pages.used.remove(key);
         }
-        keys
+        draining
     }
 }
 
@@ -101,14 +100,7 @@ impl Ground for Books {
         let mut pages = self.open();
         let inode = pages.step(Step::Generation)?;
         assert!(pages.sessions.contains_key(session), "a generation without its session");
-        let tree = Tree {
-            session: *session,
-            number,
-            room,
-            owner,
-            leases: BTreeSet::new(),
-            draining: false,
-        };
+        let tree = Tree { session: *session, number, room, owner, leases: BTreeSet::new() };
         assert!(pages.trees.insert(key, tree).is_none(), "a generation raised twice");
         Ok(inode)
     }
@@ -121,24 +113,23 @@ impl Ground for Books {
     ) -> Result<u64, GroundError> {
         let mut pages = self.open();
         let inode = pages.step(Step::Lease)?;
+        assert!(!pages.draining.contains_key(&key), "a lease on what was given away");
         let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
-        assert!(!tree.draining, "a lease on what was given away");
         assert!(tree.leases.insert(*lease), "a lease raised twice");
         Ok(inode)
     }
 
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId, _inode: u64) {
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
         let mut pages = self.open();
         let tree = pages.trees.get_mut(&key).expect("a lease ends before its generation");
         assert!(tree.leases.remove(lease), "a lease ended twice");
     }
 
-    fn drain(&self, key: GenerationKey) {
+    fn drain(&self, key: GenerationKey, gone: Gone) {
         let mut pages = self.open();
-        let tree = pages.trees.get_mut(&key).expect("only what is there is drained");
+        let tree = pages.trees.get(&key).expect("only what is there is drained");
         assert!(tree.leases.is_empty(), "a leased generation was given away");
-        assert!(!tree.draining, "a generation drained twice");
-        tree.draining = true;
+        assert!(pages.draining.insert(key, gone).is_none(), "a generation drained twice");
     }
 
     fn lower_session(&self, session: &SessionId) {
@@ -222,7 +213,6 @@ pub(super) struct World {
     pub(super) namespace: Arc<Namespace>,
     pub(super) books: Arc<Books>,
     pub(super) dial: Arc<Dial>,
-    pub(super) reports: Reports,
     told: Receiver<Told>,
 }
 
@@ -243,12 +233,10 @@ impl World {
         let (sender, told) = channel();
         let books = Arc::new(Books::default());
         let dial = Arc::new(Dial::default());
-        let reports = Reports::default();
         let ground = Arc::clone(&books);
         let clock = Arc::clone(&dial);
         let namespace = Namespace::new(Surroundings {
             ground,
-            reports: reports.clone(),
             observer: Arc::new(Listener(Mutex::new(sender))),
             lineage: Arc::new(Hundreds),
             clock,
@@ -256,7 +244,7 @@ impl World {
             bounds: Bounds::default(),
             first_key: GenerationKey::new(1).unwrap(),
         });
-        Self { namespace, books, dial, reports, told }
+        Self { namespace, books, dial, told }
     }
 
     pub(super) fn told(&self) -> Vec<Told> {
@@ -269,8 +257,8 @@ impl World {
 
     /// The reaper discards everything that is to be drained, and says so.
     pub(super) fn reap(&self) {
-        for key in self.books.reap() {
-            self.reports.drained(key);
+        for gone in self.books.reap().into_values() {
+            gone();
         }
     }
 
@@ -298,7 +286,15 @@ impl World {
             .trees
             .iter()
             .map(|(key, tree)| {
-                (*key, (tree.session, tree.number, tree.leases.clone(), tree.draining))
+                (
+                    *key,
+                    (
+                        tree.session,
+                        tree.number,
+                        tree.leases.clone(),
+                        pages.draining.contains_key(key),
+                    ),
+                )
             })
             .collect();
         assert_eq!(trees, raised);
