@@ -25,7 +25,7 @@ use crate::mount::check::Mountpoint;
 use crate::place::Place;
 use crate::sys::StopSignals;
 use child::{Event, Worker};
-use seat::{Seat, Seating};
+use seat::Seat;
 
 /// How long the worker may take to get ready.
 const START: Duration = Duration::from_secs(30);
@@ -55,13 +55,10 @@ pub(crate) fn serve(
         StopSignals::block().map_err(|errno| Fault::System { step: "wait for signals", errno })?;
     raise_descriptor_limit();
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
-    let mut seat = match seat::take(host, settings, &mountpoint)? {
-        Seating::Taken(seat) => seat,
-        Seating::Serving => {
-            let socket = settings.socket.clone();
-            announce(&Serving { mountpoint, socket, already: true });
-            return Ok(());
-        }
+    let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
+        let socket = settings.socket.clone();
+        announce(&Serving { mountpoint, socket, already: true });
+        return Ok(());
     };
     let mut keeper = Keeper { host, signals, mountpoint: None, mount: None, worker: None };
     let result = keeper.run(settings, &mut seat, announce);

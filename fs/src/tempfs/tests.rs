@@ -101,7 +101,7 @@ fn what_is_written_is_read() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
     assert_eq!((file.kind, file.permissions), (FileType::RegularFile, 0o644));
-    assert_eq!(f.fs.write(file.node, 4, b"data", false), Ok(4));
+    assert_eq!(f.fs.write(&f.caller, file.node, 4, b"data", false), Ok(4));
     assert_eq!(f.fs.read(file.node, 0, 100), Ok(b"\0\0\0\0data".to_vec()));
     assert_eq!(f.fs.attributes(file.node).unwrap().size, 8);
     f.fs.release(file.node, open.handle);
@@ -129,7 +129,7 @@ fn a_number_stays_when_the_kernel_forgets_and_asks_again() {
 fn an_unlinked_file_lives_until_it_is_forgotten() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
-    f.fs.write(file.node, 0, b"data", false).unwrap();
+    f.fs.write(&f.caller, file.node, 0, b"data", false).unwrap();
     f.fs.unlink(f.root, OsStr::new("file")).unwrap();
     assert_eq!(f.look_up(f.root, "file"), None);
     assert_eq!(f.fs.attributes(file.node).unwrap().links, 0);
@@ -276,7 +276,7 @@ fn a_write_without_the_right_to_keep_set_id_bits_takes_them_away() {
     let (file, _) = f.create(f.root, "file");
     let changes = Changes { permissions: Some(0o4755), ..Changes::default() };
     f.fs.change(&f.caller, file.node, &changes).unwrap();
-    f.fs.write(file.node, 0, b"x", true).unwrap();
+    f.fs.write(&f.caller, file.node, 0, b"x", true).unwrap();
     assert_eq!(f.fs.attributes(file.node).unwrap().permissions, 0o755);
 }
 
@@ -338,7 +338,7 @@ fn symlinks_are_kept_as_they_are() {
 fn holes_are_found() {
     let f = Fixture::new();
     let (file, _) = f.create(f.root, "file");
-    f.fs.write(file.node, 1 << 20, b"end", false).unwrap();
+    f.fs.write(&f.caller, file.node, 1 << 20, b"end", false).unwrap();
     assert_eq!(f.fs.seek(file.node, 0, false), Ok(0));
     assert_eq!(f.fs.seek(file.node, 0, true), Ok(1 << 20));
     assert_eq!(f.fs.seek(file.node, 2 << 20, true).unwrap_err().errno(), Errno::NXIO);

@@ -31,15 +31,6 @@ const TURMOIL: Duration = Duration::from_secs(30);
 /// What is written in a lock is no longer.
 const LONGEST_NOTE: usize = 8192;
 
-/// What became of the attempt to take the seat.
-#[derive(Debug)]
-pub(super) enum Seating {
-    /// It is ours.
-    Taken(Seat),
-    /// A healthy daemon of ours has it, and serves that mountpoint.
-    Serving,
-}
-
 /// The seat, held.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -51,8 +42,13 @@ pub(super) struct Seat {
     directory: Option<(Place, Directory)>,
 }
 
-/// Takes the seat at the socket of the settings, or finds out who has it.
-pub(super) fn take(host: Host, settings: &Settings, mountpoint: &Path) -> Result<Seating, Fault> {
+/// Takes the seat at the socket of the settings; `None` where a healthy daemon of ours has it and
+/// serves that mountpoint.
+pub(super) fn take(
+    host: Host,
+    settings: &Settings,
+    mountpoint: &Path,
+) -> Result<Option<Seat>, Fault> {
     let end = Instant::now() + TURMOIL;
     while Instant::now() < end {
         let directory = socket_directory(host, settings)?;
@@ -64,7 +60,7 @@ pub(super) fn take(host: Host, settings: &Settings, mountpoint: &Path) -> Result
         match listener {
             Listener::Serves { uid, mountpoint: served } => {
                 if uid == host.uid && served == mountpoint {
-                    return Ok(Seating::Serving);
+                    return Ok(None);
                 }
                 let found = format!("a daemon of uid {uid} that serves {}", served.display());
                 return Err(Fault::SocketInUse { socket: settings.socket.clone(), found });
@@ -75,7 +71,7 @@ pub(super) fn take(host: Host, settings: &Settings, mountpoint: &Path) -> Result
                     let tried = vec![(socket.path().to_owned(), answer)];
                     return Err(Fault::DaemonUnreachable { tried });
                 };
-                return Seat::bind(host, socket, lock, directory).map(Seating::Taken);
+                return Seat::bind(host, socket, lock, directory).map(Some);
             }
             Listener::Left => {}
             Listener::Silent => {

@@ -170,8 +170,8 @@ impl Mount {
             return Ok(());
         }
         let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
-        if !table.by_id(self.identity.id).is_some_and(|entry| entry.device == self.identity.device)
-        {
+        let listed = table.by_id(self.identity.id);
+        if listed.is_none_or(|entry| entry.device != self.identity.device) {
             // Somebody has taken it away before us.
             return Ok(());
         }

@@ -24,13 +24,13 @@ fn settings(socket: PathBuf, own_socket_directory: bool) -> Settings {
     }
 }
 
-fn seat(settings: &Settings) -> Result<Seating, Fault> {
+fn seat(settings: &Settings) -> Result<Option<Seat>, Fault> {
     take(host(), settings, Path::new("/m"))
 }
 
 fn taken(settings: &Settings) -> Seat {
     match seat(settings) {
-        Ok(Seating::Taken(seat)) => seat,
+        Ok(Some(seat)) => seat,
         other => panic!("not taken: {other:?}"),
     }
 }
