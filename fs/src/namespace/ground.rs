@@ -69,8 +69,9 @@ pub trait Ground: Send + Sync {
         owner: Owner,
     ) -> Result<u64, GroundError>;
 
-    /// A private lease has ended: its directory is an ordinary one from now on. It is removed
-    /// here if it is empty; otherwise it stays, with what is in it, until the generation goes.
+    /// A private lease has ended: its directory is an ordinary one from now on. It stays, with
+    /// what is in it, until somebody removes it or the generation goes: a process that went its
+    /// own way may still be in it.
     fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
 
     /// Nobody leases this generation any more, and nobody will. Once the kernel doesn't use it
