@@ -54,6 +54,8 @@ pub(crate) fn serve(
     let signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "wait for signals", errno })?;
     raise_descriptor_limit();
+    // Whatever was the current directory may go.
+    std::env::set_current_dir("/").map_err(|error| system("leave the directory", &error))?;
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
     let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
         let socket = settings.socket.clone();

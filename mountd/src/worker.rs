@@ -4,13 +4,16 @@
 //! namespaces, and never unmounts anything.
 
 mod enter;
+mod idle;
 mod serve;
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, abort};
 use std::sync::Arc;
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
+use rustix::process::umask;
 
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker};
 use crate::config::Store;
@@ -55,6 +58,8 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     // The keeper decides when to stop, also where a terminal or a supervisor tells all processes.
     let _signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "put signals off", errno })?;
+    // Modes are asked for bit by bit.
+    umask(Mode::empty());
     let Some((ToWorker::Begin(begin), descriptors)) = line.receive().map_err(line_failed)? else {
         return Err(Fault::Stopping.into());
     };
