@@ -35,8 +35,8 @@ pub type Gone = Box<dyn FnOnce() + Send>;
 /// decided about.
 ///
 /// Every call is made with the lock of the [`Namespace`](super::Namespace) held. So none may call
-/// back into it, wait for the kernel to do something on the mount (an invalidation does), or take
-/// longer than making a directory or a store takes. A call that fails leaves nothing behind.
+/// back into it, wait for a thread that does, or take longer than making a directory or a store
+/// takes. A call that fails leaves nothing behind.
 pub trait Ground: Send + Sync {
     /// Makes a session's directory below the root; its inode's number.
     ///
@@ -73,9 +73,9 @@ pub trait Ground: Send + Sync {
     /// here if it is empty; otherwise it stays, with what is in it, until the generation goes.
     fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
 
-    /// Nobody leases this generation any more, and nobody will: once the kernel doesn't use it
-    /// either, it is to be discarded and its name removed, and then `gone` called, from a thread
-    /// of the ground's own, never from within this call, and with nothing locked.
+    /// Nobody leases this generation any more, and nobody will. Once the kernel doesn't use it
+    /// either, it is to be discarded and its name removed, and then `gone` called: from a thread
+    /// of the ground's own with nothing of the ground's locked, never from within this call.
     fn drain(&self, key: GenerationKey, gone: Gone);
 
     /// Removes a session's directory; there is no generation in it any more.
@@ -87,7 +87,8 @@ pub trait Ground: Send + Sync {
     /// Where it holds more than that already, or the store has no limits.
     fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError>;
 
-    /// What a generation holds of its session's limits.
+    /// What a generation holds of its session's limits; nothing for one that was drained and is
+    /// gone already, though that was not said yet.
     ///
     /// # Errors
     /// Where that can't be told.
@@ -128,7 +129,7 @@ impl GroundError {
             Self::OutOfInodes => "store-out-of-inodes",
             Self::Exhausted => "generations-exhausted",
             Self::NotSupported(_) => "not-supported",
-            Self::Refused { .. } => "store-refused",
+            Self::Refused { .. } => "store-unusable",
         }
     }
 }
