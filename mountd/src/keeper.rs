@@ -172,6 +172,7 @@ impl Keeper {
         loop {
             match self.next(None)? {
                 Event::Said(ToKeeper::Stop(why)) => return Ok(Stopped::Worker(why)),
+                Event::Said(ToKeeper::Failed(report)) => return Err(report),
                 Event::Said(message) => tracing::warn!(?message, "out of turn"),
                 Event::Ended(status) => return Err(worker_failed(status).into()),
                 Event::Signal(number) => return Ok(Stopped::Signal(number)),
