@@ -5,6 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -101,7 +102,7 @@ impl Mount {
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map_err(system)?;
         let options =
             format!("rw,nosuid,nodev,default_permissions,fsname={SOURCE},subtype={SOURCE}");
-        let mut helper = Command::new(HELPER);
+        let mut helper = helper();
         helper.args(["-o", &options, "--"]).arg(place.path());
         helper.env(HELPER_SOCKET, "0").stdin(Stdio::from(theirs));
         let output = helper.output();
@@ -211,8 +212,15 @@ fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
         return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
             .map_err(|errno| stale(place, errno.to_string()));
     }
-    let output = Command::new(HELPER).args(["-u", "-z", "--"]).arg(place.path()).output();
+    let output = helper().args(["-u", "-z", "--"]).arg(place.path()).output();
     succeeded(place.path(), output).map(drop)
+}
+
+/// The helper, which a second interrupt from the terminal must not end half-way.
+fn helper() -> Command {
+    let mut helper = Command::new(HELPER);
+    helper.process_group(0);
+    helper
 }
 
 /// Which mount is at a place, and the table that lists it.
