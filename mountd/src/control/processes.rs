@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use holdfast_fs::clock::Timestamp;
 use holdfast_fs::namespace::Observer;
-use holdfast_fs::registry::Process;
+use holdfast_fs::registry::{Process, SessionId};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{
@@ -37,6 +37,7 @@ enum Said {
     Watch(Process),
     Unwatch(Process),
     Due(Option<Timestamp>),
+    Gone,
 }
 
 /// The namespace's end.
@@ -62,6 +63,10 @@ impl Observer for Teller {
     fn due(&self, at: Option<Timestamp>) {
         self.tell(Said::Due(at));
     }
+
+    fn session_gone(&self, _session: SessionId) {
+        self.tell(Said::Gone);
+    }
 }
 
 /// What there is to wait for.
@@ -86,6 +91,8 @@ impl Watching {
                     Some(Said::Watch(process)) => processes.watch(process),
                     Some(Said::Unwatch(process)) => processes.unwatch(process),
                     Some(Said::Due(at)) => timer.set(at)?,
+                    // Whoever waits for that looks again below.
+                    Some(Said::Gone) => {}
                     // The namespace is gone.
                     None => return Ok(()),
                 },
