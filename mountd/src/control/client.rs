@@ -4,23 +4,22 @@
 //! for the caller's own.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-};
-use rustix::process::geteuid;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use tokio::runtime::{Builder, Runtime};
 use zlink::{Call, Connection, Reply};
 
 use super::wire::{ErrorReply, Method, Outgoing};
 use crate::config::{ClientSocket, Host};
 use crate::fault::{Fault, FaultReport};
+use crate::sys::{peer_credentials, readable};
 
 /// How long an answer is waited for.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -34,6 +33,8 @@ pub struct Client {
     /// Gone once an answer came too late, or didn't come whole.
     connection: Option<Connection<Stream>>,
     socket: PathBuf,
+    /// The process that listens.
+    daemon: Option<OwnedFd>,
     deadline: Option<Duration>,
 }
 
@@ -96,19 +97,18 @@ impl Client {
     }
 
     fn over(stream: OwnedFd, socket: &Path) -> Result<Self, Fault> {
-        let failed = |error: io::Error| Fault::System {
-            step: "connect to the daemon",
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
         let entered = runtime.enter();
+        let daemon = process_of(&stream);
         let stream = Stream::try_from(UnixStream::from(stream))
-            .map_err(|error| failed(io::Error::other(error)))?;
+            .map_err(|error| failed(&io::Error::other(error)))?;
         drop(entered);
         Ok(Self {
             runtime,
             connection: Some(Connection::new(stream)),
             socket: socket.to_owned(),
+            daemon,
             deadline: Some(DEADLINE),
         })
     }
@@ -122,6 +122,23 @@ impl Client {
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Waits until the daemon has ended.
+    ///
+    /// # Errors
+    /// Where it hasn't in time.
+    pub fn wait_for_end(self, patience: Duration) -> Result<(), FaultReport> {
+        // Where its process can't be seen from here, the end of the connection has to do.
+        let Some(daemon) = self.daemon else { return Ok(()) };
+        drop(self.connection);
+        let waits = async { readable(daemon)?.readable().await.map(drop) };
+        match self.runtime.block_on(async { tokio::time::timeout(patience, waits).await }) {
+            Ok(waited) => Ok(waited.map_err(|error| failed(&error))?),
+            Err(_) => {
+                Err(Fault::DaemonUnresponsive { socket: self.socket, waited: patience }.into())
+            }
+        }
     }
 
     /// Calls a method.
@@ -147,7 +164,9 @@ impl Client {
         match answered {
             Some(Ok(Ok(reply))) => {
                 self.connection = Some(connection);
-                reply.into_parameters().ok_or_else(|| not_understood("an answer with nothing in it"))
+                reply
+                    .into_parameters()
+                    .ok_or_else(|| not_understood("an answer with nothing in it"))
             }
             Some(Ok(Err(error))) => {
                 self.connection = Some(connection);
@@ -196,13 +215,20 @@ fn stranger(socket: &OwnedFd, trusted: bool) -> Option<u32> {
     if trusted {
         return None;
     }
-    match socket_peercred(socket) {
-        Ok(peer) => {
-            let (uid, own) = (peer.uid.as_raw(), geteuid().as_raw());
-            (uid != own && uid != 0).then_some(uid)
-        }
-        Err(_) => Some(u32::MAX),
-    }
+    let uid = peer_credentials(socket.as_fd()).map_or(u32::MAX, |peer| peer.uid);
+    (uid != geteuid().as_raw() && uid != 0).then_some(uid)
+}
+
+/// The process at the other end, held so that its pid can't become another one's.
+fn process_of(socket: &OwnedFd) -> Option<OwnedFd> {
+    let pid = i32::try_from(peer_credentials(socket.as_fd()).ok()?.pid).ok()?;
+    let daemon = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK);
+    daemon.inspect_err(|error| tracing::debug!(%error, "the daemon's process can't be seen")).ok()
+}
+
+fn failed(error: &io::Error) -> Fault {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    Fault::System { step: "talk to the daemon", errno }
 }
 
 fn not_understood(what: &str) -> FaultReport {

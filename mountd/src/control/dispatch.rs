@@ -153,9 +153,7 @@ impl Dispatch {
                 Answer::RotateSession(session(namespace.rotate_session(peer, &asked.session)?))
             }
             Request::ResizeSession(wire::ResizeSession { session: name, size, inodes }) => {
-                Answer::ResizeSession(session(
-                    namespace.resize_session(peer, &name, size, inodes)?,
-                ))
+                Answer::ResizeSession(session(namespace.resize_session(peer, &name, size, inodes)?))
             }
             Request::CloseSession(asked) => {
                 let force = asked.force.unwrap_or(false);
@@ -172,9 +170,7 @@ impl Dispatch {
             Request::ShowSession(asked) => {
                 Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
             }
-            Request::Check(asked) => {
-                Answer::Check(session(namespace.check(peer, &asked.session)?))
-            }
+            Request::Check(asked) => Answer::Check(session(namespace.check(peer, &asked.session)?)),
             Request::AcquireLease(asked) => Answer::AcquireLease(self.acquire_lease(&asked)?),
             Request::BindLease(asked) => {
                 let process = match asked.pid {
@@ -299,15 +295,9 @@ fn introspect(
     match method {
         "GetInfo" => {
             let interfaces = [wire::INTERFACE, varlink::INTERFACE_NAME.as_str()];
-            varlink::Info::new(
-                "Holdfast",
-                "holdfast",
-                env!("CARGO_PKG_VERSION"),
-                "",
-                interfaces,
-            )
-            .map(varlink::Reply::Info)
-            .map_err(|error| Fault::RequestInvalid { reason: error.to_string() }.into())
+            varlink::Info::new("Holdfast", "holdfast", env!("CARGO_PKG_VERSION"), "", interfaces)
+                .map(varlink::Reply::Info)
+                .map_err(|error| Fault::RequestInvalid { reason: error.to_string() }.into())
         }
         "GetInterfaceDescription" => {
             let asked = parameters.get("interface").and_then(Value::as_str);

@@ -100,14 +100,19 @@ async fn accept(listener: &UnixListener, state: &Rc<State>, clients: &mut JoinSe
 
 /// Serves one client until it leaves.
 async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) {
-    let Some(peer) = super::peer::of(stream.as_fd()).await else {
+    let Some(peer) = super::peer::of(stream.as_fd()) else {
         tracing::debug!(?connection, "a client that has left, or can't be seen");
         let what = "clients that the daemon can't see, as from another pid namespace".to_owned();
         turn_away(&stream, &Fault::NotSupported { what });
         return;
     };
     if let Err(fault) = state.admit(&peer) {
-        tracing::warn!(uid = peer.uid, pid = peer.process.pid, cause = fault.cause(), "turned away");
+        tracing::warn!(
+            uid = peer.uid,
+            pid = peer.process.pid,
+            cause = fault.cause(),
+            "turned away"
+        );
         turn_away(&stream, &fault);
         return;
     }

@@ -8,28 +8,24 @@ use std::os::fd::{AsFd, BorrowedFd};
 use holdfast_fs::namespace::Lineage;
 use holdfast_fs::registry::{Peer, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use zlink::connection::socket::{FetchPeerCredentials as _, UnixSocket};
 
 use crate::fault::Fault;
+use crate::sys::{Credentials, peer_credentials, peer_process};
 
 /// More ancestors than any process has.
 const MOST_ANCESTORS: usize = 4096;
 
 /// The other end of a connection. `None` where it is gone already, or can't be seen from here, as
 /// from within another pid namespace.
-pub(super) async fn of(socket: BorrowedFd<'_>) -> Option<Peer> {
-    let credentials = End(socket).fetch_peer_credentials().await.ok()?;
-    let pid = u32::try_from(credentials.process_id().as_raw_pid()).ok()?;
+pub(super) fn of(socket: BorrowedFd<'_>) -> Option<Peer> {
+    let Credentials { pid, uid, gid } = peer_credentials(socket).ok()?;
+    let held = peer_process(socket).ok()?;
     let process = Process { pid, start: Stat::of(pid)?.start };
     // What was read belongs to the peer only if the peer was there afterwards as well.
-    if credentials.process_fd().is_some_and(has_ended) {
+    if held.is_some_and(|held| has_ended(held.as_fd())) {
         return None;
     }
-    Some(Peer {
-        uid: credentials.unix_user_id().as_raw(),
-        gid: credentials.unix_primary_group_id().as_raw(),
-        process,
-    })
+    Some(Peer { uid, gid, process })
 }
 
 /// A process that a caller names by its pid: one that lives, and is of the caller's user.
@@ -45,15 +41,11 @@ pub(super) fn named(peer: &Peer, pid: u32) -> Result<Process, Fault> {
     }
     let stat = Stat::of(pid).filter(|stat| !stat.ended).ok_or_else(unknown)?;
     let status = Status::of(pid).filter(|status| status.leads).ok_or_else(unknown)?;
-    if peer.may_touch(status.uid) {
-        Ok(Process { pid, start: stat.start })
-    } else {
-        Err(unknown())
-    }
+    if peer.may_touch(status.uid) { Ok(Process { pid, start: stat.start }) } else { Err(unknown()) }
 }
 
 /// Whether the process of a pidfd has ended.
-pub(super) fn has_ended(process: BorrowedFd<'_>) -> bool {
+fn has_ended(process: BorrowedFd<'_>) -> bool {
     let mut descriptors = [PollFd::new(&process, PollFlags::IN)];
     poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
@@ -135,17 +127,6 @@ impl Status {
         Some(Self { uid, leads, depth })
     }
 }
-
-/// A socket whose other end is asked for.
-struct End<'a>(BorrowedFd<'a>);
-
-impl AsFd for End<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0
-    }
-}
-
-impl UnixSocket for End<'_> {}
 
 #[cfg(test)]
 mod tests;

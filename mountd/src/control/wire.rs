@@ -158,7 +158,9 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
     &[
         &idl::Comment::new("Sessions, generations and leases of a managed temp namespace."),
         &idl::Comment::new(""),
-        &idl::Comment::new("The caller is whoever the kernel says is at the other end. A user sees"),
+        &idl::Comment::new(
+            "The caller is whoever the kernel says is at the other end. A user sees",
+        ),
         &idl::Comment::new("and touches the user's own sessions, root all. A session is named by"),
         &idl::Comment::new("its name or its id. Times are in milliseconds. Every error carries a"),
         &idl::Comment::new("stable code, a message without a path, and a remedy."),
