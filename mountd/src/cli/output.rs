@@ -21,11 +21,6 @@ impl Output {
         Self { json }
     }
 
-    /// Whether answers are wanted as JSON.
-    pub(crate) const fn json(self) -> bool {
-        self.json
-    }
-
     /// Gives an answer, as JSON on one line or as what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
         let line = if self.json { to_json(answer) } else { text(answer) };
