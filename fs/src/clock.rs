@@ -1,11 +1,14 @@
 //! Time as the filesystem sees it: handed in, never asked of the surroundings.
 //!
-//! It must never be used for the times of files; those belong to the store.
+//! It must never be used for the times of files, which belong to the store; only the directories
+//! above the stores have times of the daemon's.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+use crate::attributes::FileTime;
 
 /// A moment on a clock that never goes backwards, counted from an arbitrary start (the boot, for
 /// [`Monotonic`]).
@@ -57,6 +60,23 @@ impl Clock for Monotonic {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
         Timestamp(Duration::new(seconds, nanoseconds))
+    }
+}
+
+/// Where the times of structural directories come from.
+pub trait WallClock: Send + Sync + std::fmt::Debug {
+    /// The present time.
+    fn wall(&self) -> FileTime;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl WallClock for System {
+    fn wall(&self) -> FileTime {
+        let time = clock_gettime(ClockId::Realtime);
+        FileTime { seconds: time.tv_sec, nanoseconds: u32::try_from(time.tv_nsec).unwrap_or(0) }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct GenerationKey(u32);
 impl GenerationKey {
     /// The key under which structural directories are numbered.
     pub const STRUCTURE: Self = Self(0);
+    /// The first key of a generation.
+    pub const FIRST: Self = Self(1);
     /// The greatest key that a node has room for.
     pub const MAX: Self = Self((1 << (64 - INODE_BITS)) - 1);
 
@@ -41,6 +43,8 @@ pub struct Node(u64);
 impl Node {
     /// The root of the namespace.
     pub const ROOT: Self = Self(1);
+    /// The greatest number an inode of a generation can have.
+    pub const LAST_INODE: u64 = (1 << INODE_BITS) - 1;
 
     /// The node of inode `inode` in a generation; `None` where the number is too large.
     #[must_use]

@@ -2,10 +2,16 @@
 //!
 //! What files mean is decided in `holdfast_fs`, never here.
 
+mod cli;
+mod config;
+pub mod control;
+pub mod fault;
+mod logging;
+
 use std::process::ExitCode;
 
 /// Runs the program.
 #[must_use]
 pub fn run() -> ExitCode {
-    ExitCode::SUCCESS
+    cli::run()
 }

@@ -1,0 +1,170 @@
+//! Directories of sessions, generations and leases, made and taken away in the filesystem.
+//!
+//! It must never decide when: that is the registry's to know. What the kernel still uses is not
+//! taken away, whoever asks.
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::namespace::{Gone, Ground, GroundError, Owner, Room};
+use crate::node::{GenerationKey, Node};
+use crate::reaper::Reaper;
+use crate::registry::{LeaseId, Mode, SessionId, Usage};
+use crate::store::{Limits, Ownership, Store, StoreError, Tree};
+use crate::tempfs::TempFs;
+
+/// The ground of a namespace whose files are in a store.
+#[derive(Debug)]
+pub struct StoreGround {
+    fs: Arc<TempFs>,
+    store: Arc<Store>,
+    reaper: Reaper,
+}
+
+impl StoreGround {
+    /// Ground on a filesystem and a store.
+    ///
+    /// # Errors
+    /// Where the thread that discards can't be started.
+    pub fn new(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+        let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store))?;
+        Ok(Self { fs, store, reaper })
+    }
+
+    fn tree(&self, key: GenerationKey) -> Result<Arc<Tree>, GroundError> {
+        self.fs.tree_of(key).ok_or(missing("finding the generation"))
+    }
+
+    fn session(&self, session: &SessionId) -> Result<Node, GroundError> {
+        self.fs
+            .structure()
+            .child(Node::ROOT, OsStr::new(&session.to_string()))
+            .ok_or(missing("finding the session"))
+    }
+
+    /// Has the kernel list a directory anew. It waits for nobody who could wait for the caller:
+    /// what it takes are pages of the listing, for as long as one is copied.
+    fn listing_changed(&self, directory: Node) {
+        if let Some(kernel) = self.fs.kernel() {
+            expect_unknown(kernel.invalidate_listing(directory));
+        }
+    }
+}
+
+impl Ground for StoreGround {
+    fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
+        let name = session.to_string();
+        let ownership = ownership(owner, 0o700, 0o711);
+        let node = self
+            .fs
+            .structure()
+            .add_session(OsStr::new(&name), ownership)
+            .ok_or(GroundError::Exhausted)?;
+        self.listing_changed(Node::ROOT);
+        Ok(node.raw())
+    }
+
+    fn raise_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        room: Room,
+        owner: Owner,
+    ) -> Result<u64, GroundError> {
+        let session = self.session(session)?;
+        let tree = self.store.make(key, limits(room), ownership(owner, 0o700, 0o1777))?;
+        let root = tree.root_node();
+        self.fs.plant(tree);
+        if !self.fs.structure().add_generation(session, number, root) {
+            self.fs.uproot(key);
+            return Err(missing("finding the session"));
+        }
+        self.listing_changed(session);
+        Ok(root.raw())
+    }
+
+    fn raise_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        owner: Owner,
+    ) -> Result<u64, GroundError> {
+        let tree = self.tree(key)?;
+        let name = lease.to_string();
+        let node = tree.make_directory(&name, ownership(owner, 0o700, 0o1777))?;
+        self.fs.structure().protect(node, tree.root_node());
+        // Nobody can have asked for the name before it was drawn, so the kernel doesn't take it
+        // for missing; and it is never told anything about names in a live generation.
+        self.listing_changed(tree.root_node());
+        Ok(node.raw())
+    }
+
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
+        let Some(tree) = self.fs.tree_of(key) else { return };
+        if let Ok(node) = tree.directory_node(&lease.to_string()) {
+            self.fs.structure().release(node);
+        }
+    }
+
+    fn drain(&self, key: GenerationKey, gone: Gone) {
+        self.reaper.drain(key, gone);
+    }
+
+    fn lower_session(&self, session: &SessionId) {
+        let Ok(node) = self.session(session) else { return };
+        let known = self.fs.table().knows(node);
+        self.fs.structure().remove_child(Node::ROOT, node, known);
+        self.listing_changed(Node::ROOT);
+        if known {
+            self.reaper.lower(node, OsStr::new(&session.to_string()));
+        }
+    }
+
+    fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError> {
+        Ok(self.store.resize(&*self.tree(key)?, limits(room))?)
+    }
+
+    fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
+        Ok(self.tree(key)?.used()?)
+    }
+}
+
+const fn missing(step: &'static str) -> GroundError {
+    GroundError::Refused { step, errno: Errno::NOENT }
+}
+
+const fn limits(room: Room) -> Limits {
+    Limits { size: room.size, inodes: room.inodes }
+}
+
+const fn ownership(owner: Owner, private: u16, shared: u16) -> Ownership {
+    let permissions = match owner.mode {
+        Mode::Private => private,
+        Mode::Shared => shared,
+    };
+    Ownership { uid: owner.uid, gid: owner.gid, permissions }
+}
+
+impl From<StoreError> for GroundError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
+            StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
+            StoreError::Refused { step, errno } => Self::Refused { step, errno },
+            StoreError::NoLimits => Self::NotSupported("a limit for a session"),
+            StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
+        }
+    }
+}
+
+/// The kernel answers `ENOENT` for what it doesn't know, which is as good.
+pub(crate) fn expect_unknown(result: Result<(), Errno>) {
+    match result {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTCONN | Errno::NODEV) => {}
+        Err(errno) => tracing::warn!(%errno, "the kernel keeps a directory as it was"),
+    }
+}

@@ -1,0 +1,102 @@
+//! Descriptors that reach inodes: those that must be held, and a few of directories that are kept
+//! because they are asked for again and again.
+//!
+//! It must never hold a descriptor of an inode that the kernel has forgotten.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dashmap::DashMap;
+use quick_cache::sync::Cache;
+
+/// Directories that are kept open at the most, whatever the budget.
+const DIRECTORIES: usize = 512;
+
+/// The descriptors of a table.
+pub(super) struct Descriptors {
+    held: DashMap<u64, Arc<OwnedFd>>,
+    count: AtomicUsize,
+    /// The order in which they came to be held; it may name some that are gone.
+    order: Mutex<VecDeque<u64>>,
+    directories: Cache<u64, Arc<OwnedFd>>,
+    budget: usize,
+}
+
+impl Descriptors {
+    pub(super) fn new(budget: usize) -> Self {
+        let directories = (budget / 4).clamp(16, DIRECTORIES);
+        Self {
+            held: DashMap::new(),
+            count: AtomicUsize::new(0),
+            order: Mutex::default(),
+            directories: Cache::new(directories),
+            budget: budget.saturating_sub(directories).max(16),
+        }
+    }
+
+    pub(super) fn get(&self, node: u64) -> Option<Arc<OwnedFd>> {
+        if let Some(held) = self.held.get(&node) {
+            return Some(Arc::clone(&held));
+        }
+        self.directories.get(&node)
+    }
+
+    pub(super) fn hold(&self, node: u64, descriptor: OwnedFd) {
+        self.hold_shared(node, Arc::new(descriptor));
+    }
+
+    pub(super) fn hold_shared(&self, node: u64, descriptor: Arc<OwnedFd>) {
+        if self.held.insert(node, descriptor).is_none() {
+            let count = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            order.push_back(node);
+            // What was let go leaves its place behind; it is swept away before it weighs.
+            if order.len() > 2 * count + 1024 {
+                order.retain(|node| self.held.contains_key(node));
+            }
+        }
+    }
+
+    pub(super) fn keep_directory(&self, node: u64, descriptor: &Arc<OwnedFd>) {
+        self.directories.insert(node, Arc::clone(descriptor));
+    }
+
+    pub(super) fn let_go(&self, node: u64) {
+        if self.held.remove(&node).is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.directories.remove(&node);
+    }
+
+    /// Whether three quarters of the budget are used.
+    pub(super) fn is_over_budget(&self) -> bool {
+        self.count.load(Ordering::Acquire) >= self.budget / 4 * 3
+    }
+
+    /// The older half of what is held, where three quarters of the budget are used.
+    pub(super) fn over_budget(&self) -> Option<Vec<u64>> {
+        if !self.is_over_budget() {
+            return None;
+        }
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let half = order.len().div_ceil(2);
+        let oldest: Vec<u64> =
+            order.drain(..half).filter(|node| self.held.contains_key(node)).collect();
+        // Those that turn out to be in use come to the end of the queue.
+        order.extend(&oldest);
+        Some(oldest)
+    }
+}
+
+impl std::fmt::Debug for Descriptors {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Descriptors")
+            .field("held", &self.held.len())
+            .field("directories", &self.directories.len())
+            .field("budget", &self.budget)
+            .finish()
+    }
+}

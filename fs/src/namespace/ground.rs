@@ -1,0 +1,134 @@
+//! What the namespace needs from the filesystem that it stands on.
+//!
+//! It must never decide who gets what; the registry did.
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::node::GenerationKey;
+use crate::registry::{LeaseId, Mode, SessionId, Usage};
+
+/// To whom a directory that is raised belongs, and who gets through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Who gets through.
+    pub mode: Mode,
+}
+
+/// What a generation may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes; `None` is no limit.
+    pub size: Option<u64>,
+    /// Inodes; `None` is no limit.
+    pub inodes: Option<u64>,
+}
+
+/// Called once, when a generation that was drained is gone.
+pub type Gone = Box<dyn FnOnce() + Send>;
+
+/// The filesystem beneath the namespace: it makes and removes the directories that the registry
+/// decided about.
+///
+/// Every call is made with the lock of the [`Namespace`](super::Namespace) held. So none may call
+/// back into it, wait for the kernel to do something on the mount (an invalidation does), or take
+/// longer than making a directory or a store takes. A call that fails leaves nothing behind.
+pub trait Ground: Send + Sync {
+    /// Makes a session's directory below the root; its inode's number.
+    ///
+    /// # Errors
+    /// Where it can't be made.
+    fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError>;
+
+    /// Makes the store of a generation and hangs its directory below the session's, under its
+    /// number; that directory's inode number.
+    ///
+    /// # Errors
+    /// Where the store can't be made, or can't be held to its room.
+    fn raise_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        room: Room,
+        owner: Owner,
+    ) -> Result<u64, GroundError>;
+
+    /// Makes a private lease's directory in a generation, structural; its inode's number.
+    ///
+    /// # Errors
+    /// Where it can't be made.
+    fn raise_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        owner: Owner,
+    ) -> Result<u64, GroundError>;
+
+    /// A private lease has ended: its directory is an ordinary one from now on. It is removed
+    /// here if it is empty; otherwise it stays, with what is in it, until the generation goes.
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
+
+    /// Nobody leases this generation any more, and nobody will: once the kernel doesn't use it
+    /// either, it is to be discarded and its name removed, and then `gone` called, from a thread
+    /// of the ground's own, never from within this call, and with nothing locked.
+    fn drain(&self, key: GenerationKey, gone: Gone);
+
+    /// Removes a session's directory; there is no generation in it any more.
+    fn lower_session(&self, session: &SessionId);
+
+    /// Gives a generation other room while it is in use.
+    ///
+    /// # Errors
+    /// Where it holds more than that already, or the store has no limits.
+    fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError>;
+
+    /// What a generation holds of its session's limits.
+    ///
+    /// # Errors
+    /// Where that can't be told.
+    fn used(&self, key: GenerationKey) -> Result<Usage, GroundError>;
+}
+
+/// Why the ground could not do what it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GroundError {
+    /// There are no bytes left.
+    #[error("the store is full")]
+    Full,
+    /// There are no inodes left.
+    #[error("the store has no inodes left")]
+    OutOfInodes,
+    /// There are no descriptors, or no numbers, for one more.
+    #[error("the daemon can't hold another generation")]
+    Exhausted,
+    /// The store can't do this, whatever the moment.
+    #[error("the store can't do this: {0}")]
+    NotSupported(&'static str),
+    /// The kernel refused.
+    #[error("{step}: {errno}")]
+    Refused {
+        /// What was being done.
+        step: &'static str,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+impl GroundError {
+    /// The stable code that clients, events and metrics know it by.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Full => "store-full",
+            Self::OutOfInodes => "store-out-of-inodes",
+            Self::Exhausted => "generations-exhausted",
+            Self::NotSupported(_) => "not-supported",
+            Self::Refused { .. } => "store-refused",
+        }
+    }
+}

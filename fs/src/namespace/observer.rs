@@ -1,0 +1,29 @@
+//! What the namespace needs from the daemon around it.
+//!
+//! It must never be a way to change the namespace: that would be from within a change.
+
+use crate::clock::Timestamp;
+use crate::registry::Process;
+
+/// Who is told what the namespace waits for.
+///
+/// Each call is made with the lock of the [`Namespace`](super::Namespace) held, in the order in
+/// which things happen, so none may block or call back into it: put it in a queue.
+pub trait Observer: Send + Sync {
+    /// [`process_gone`](super::Namespace::process_gone) is to be called when this process ends,
+    /// or at once if it has ended already.
+    fn watch(&self, process: Process);
+
+    /// Nothing hangs on this process any more. Not called for one that was said to be gone.
+    fn unwatch(&self, process: Process);
+
+    /// [`tick`](super::Namespace::tick) is to be called at this moment, and no longer at the one
+    /// that was said before.
+    fn due(&self, at: Option<Timestamp>);
+}
+
+/// Who descends from whom.
+pub trait Lineage: Send + Sync {
+    /// The process itself, its parent, and so on, as far as they can be seen.
+    fn of(&self, process: Process) -> Vec<Process>;
+}

@@ -1,0 +1,304 @@
+//! A thread that takes away what nobody uses: generations that are to go, and descriptors of
+//! inodes that the kernel only remembers.
+//!
+//! It must never take away what the kernel still uses, and nothing of ours is locked while it asks
+//! the kernel: the kernel may have to wait for a serving thread first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::ground::expect_unknown;
+use crate::namespace::Gone;
+use crate::node::{GenerationKey, Node};
+use crate::store::Store;
+use crate::tempfs::{Attendant, TempFs};
+
+/// How long the kernel is given to answer a pruning with forgets before what is left counts as in
+/// use. Nothing is lost if it takes longer: the next forget has it looked at again.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// How long to wait before a generation that was in use is looked at again although nothing was
+/// heard of it: leaving a directory is nothing that the kernel tells.
+const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(8);
+
+/// How soon a generation in use is looked at again, at the soonest: a program that works in it
+/// makes the kernel forget something all the time.
+const PACE: Duration = Duration::from_millis(200);
+
+/// What the thread is asked to do.
+#[derive(Default)]
+struct Inbox {
+    drain: Vec<(GenerationKey, Gone)>,
+    lower: Vec<(Node, OsString)>,
+    names_many: BTreeSet<GenerationKey>,
+    descriptors_short: bool,
+    forgotten: bool,
+    stop: bool,
+}
+
+#[derive(Default)]
+struct Desk {
+    inbox: Mutex<Inbox>,
+    arrived: Condvar,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Inbox)) {
+        put(&mut self.lock());
+        self.arrived.notify_one();
+    }
+
+    /// Waits for anything, but no longer than `limit` if there is one, and takes all of it.
+    fn take(&self, limit: Option<Duration>) -> Inbox {
+        let nothing = |inbox: &mut Inbox| inbox.is_empty();
+        let mut inbox = match limit {
+            None => self
+                .arrived
+                .wait_while(self.lock(), nothing)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                self.arrived
+                    .wait_timeout_while(self.lock(), limit, nothing)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        std::mem::take(&mut *inbox)
+    }
+
+    /// Lets forgets gather, unless there is something else to do.
+    fn pause_for_more(&self) -> Inbox {
+        let (mut inbox, _) = self
+            .arrived
+            .wait_timeout_while(self.lock(), PACE, |inbox| {
+                inbox.is_empty() || inbox.has_only_forgets()
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *inbox)
+    }
+
+    /// Waits a little for a forget.
+    fn wait_for_forget(&self) {
+        let (mut inbox, _) = self
+            .arrived
+            .wait_timeout_while(self.lock(), SETTLE, |inbox| !inbox.forgotten && !inbox.stop)
+            .unwrap_or_else(PoisonError::into_inner);
+        inbox.forgotten = false;
+    }
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        !self.forgotten && self.has_nothing_but_forgets()
+    }
+
+    fn has_only_forgets(&self) -> bool {
+        self.forgotten && self.has_nothing_but_forgets()
+    }
+
+    fn has_nothing_but_forgets(&self) -> bool {
+        self.drain.is_empty()
+            && self.lower.is_empty()
+            && self.names_many.is_empty()
+            && !self.descriptors_short
+            && !self.stop
+    }
+}
+
+impl Attendant for Desk {
+    fn descriptors_short(&self) {
+        self.put(|inbox| inbox.descriptors_short = true);
+    }
+
+    fn names_many(&self, key: GenerationKey) {
+        self.put(|inbox| {
+            inbox.names_many.insert(key);
+        });
+    }
+
+    fn forgotten(&self) {
+        self.put(|inbox| inbox.forgotten = true);
+    }
+}
+
+/// The thread, for whoever has work for it. It ends with this value.
+pub(crate) struct Reaper {
+    desk: Arc<Desk>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Reaper {
+    pub(crate) fn start(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+        let desk = Arc::new(Desk::default());
+        fs.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
+        let work = Work {
+            fs,
+            store,
+            desk: Arc::clone(&desk),
+            draining: BTreeMap::new(),
+            patience: *PATIENCE.start(),
+        };
+        let thread = thread::Builder::new().name("reaper".into()).spawn(move || work.run())?;
+        Ok(Self { desk, thread: Some(thread) })
+    }
+
+    /// Takes a generation away once the kernel uses nothing in it, and then calls `gone`.
+    pub(crate) fn drain(&self, key: GenerationKey, gone: Gone) {
+        self.desk.put(|inbox| inbox.drain.push((key, gone)));
+    }
+
+    /// A session's directory has lost its name.
+    pub(crate) fn lower(&self, session: Node, name: &OsStr) {
+        self.desk.put(|inbox| inbox.lower.push((session, name.to_owned())));
+    }
+}
+
+impl std::fmt::Debug for Reaper {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Reaper").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.desk.put(|inbox| inbox.stop = true);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the reaper has panicked");
+        }
+    }
+}
+
+struct Work {
+    fs: Arc<TempFs>,
+    store: Arc<Store>,
+    desk: Arc<Desk>,
+    draining: BTreeMap<GenerationKey, Gone>,
+    patience: Duration,
+}
+
+impl Work {
+    fn run(mut self) {
+        loop {
+            let limit = (!self.draining.is_empty()).then_some(self.patience);
+            let mut inbox = self.desk.take(limit);
+            if inbox.has_only_forgets() {
+                inbox = self.desk.pause_for_more();
+            }
+            if inbox.stop {
+                return;
+            }
+            if inbox.descriptors_short {
+                self.relieve();
+            }
+            for key in inbox.names_many {
+                if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
+                    let oldest = tree.absent().take_oldest();
+                    self.fs.forget_absences(&*kernel, &tree, &oldest);
+                }
+            }
+            self.patience = if inbox.drain.is_empty() {
+                (self.patience * 2).min(*PATIENCE.end())
+            } else {
+                *PATIENCE.start()
+            };
+            for (key, gone) in inbox.drain {
+                self.fs.watch_forgets(key, true);
+                self.draining.insert(key, gone);
+            }
+            for (session, name) in inbox.lower {
+                self.lower(session, &name);
+            }
+            for (key, gone) in std::mem::take(&mut self.draining) {
+                if self.drain(key) {
+                    gone();
+                } else {
+                    self.draining.insert(key, gone);
+                }
+            }
+        }
+    }
+
+    /// Has the kernel forget what it doesn't use of the inodes whose descriptors are held longest.
+    fn relieve(&self) {
+        if let (Some(nodes), Some(kernel)) = (self.fs.table().over_budget(), self.fs.kernel())
+            && let Err(errno) = kernel.prune(&nodes)
+        {
+            tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
+        }
+    }
+
+    fn lower(&self, session: Node, name: &OsStr) {
+        let Some(kernel) = self.fs.kernel() else { return };
+        if kernel.prune(&[session]).is_err() {
+            expect_unknown(kernel.invalidate_name(Node::ROOT, name));
+        }
+    }
+
+    /// Takes a generation away if the kernel uses nothing in it; whether it is gone.
+    fn drain(&self, key: GenerationKey) -> bool {
+        if !self.is_unused(key) {
+            return false;
+        }
+        let Some(tree) = self.fs.tree_of(key) else { return true };
+        let root = tree.root_node();
+        let Some(session) = self.fs.structure().parent(root) else { return true };
+        let number = self.fs.structure().number(session, root);
+        self.fs.structure().remove_child(session, root, false);
+        // Someone may have walked in between the last look and the removal of the name.
+        if !self.fs.table().nodes_of(key).is_empty()
+            && let Some(number) = number
+        {
+            self.fs.structure().add_generation(session, number, root);
+            return false;
+        }
+        if let Some(kernel) = self.fs.kernel() {
+            expect_unknown(kernel.invalidate_listing(session));
+        }
+        self.fs.watch_forgets(key, false);
+        self.fs.uproot(key);
+        drop(tree);
+        if let Err(error) = self.store.discard(key) {
+            tracing::error!(generation = key.get(), %error, "a discarded generation leaves files");
+        }
+        true
+    }
+
+    /// Has the kernel forget what it can of a generation; whether that was everything. Directories
+    /// can go only after what is in them, so it is asked again for as long as that helps.
+    fn is_unused(&self, key: GenerationKey) -> bool {
+        let mut known = self.fs.table().nodes_of(key);
+        if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
+            let all = tree.absent().take_all();
+            self.fs.forget_absences(&*kernel, &tree, &all);
+        }
+        while !known.is_empty() {
+            let Some(kernel) = self.fs.kernel() else { return false };
+            if let Err(errno) = kernel.prune(&known) {
+                tracing::debug!(%errno, "a generation waits until the kernel forgets it");
+                return false;
+            }
+            let mut left = self.fs.table().nodes_of(key);
+            if left.len() >= known.len() {
+                self.desk.wait_for_forget();
+                left = self.fs.table().nodes_of(key);
+                if left.len() >= known.len() {
+                    return false;
+                }
+            }
+            known = left;
+        }
+        true
+    }
+}

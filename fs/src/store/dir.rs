@@ -1,0 +1,56 @@
+//! A directory as a store: one directory for each generation beneath it, named by its key.
+//!
+//! It must never leave the directory: names are resolved beneath the descriptor, and nothing that
+//! isn't a directory of its own making is touched.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::io::Errno;
+
+use super::{StoreError, discard::empty, refused};
+use crate::node::GenerationKey;
+
+fn open(base: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat2(
+        base,
+        name,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+pub(super) fn first_free_key(base: &OwnedFd) -> Result<GenerationKey, StoreError> {
+    let entries = Dir::read_from(base).map_err(refused("listing the store"))?;
+    let mut greatest = 0;
+    for entry in entries {
+        let entry = entry.map_err(refused("listing the store"))?;
+        greatest = greatest.max(number(entry.file_name()).unwrap_or(0));
+    }
+    GenerationKey::new(greatest.saturating_add(1))
+        .ok_or(StoreError::Refused { step: "finding a free key in the store", errno: Errno::NOSPC })
+}
+
+fn number(name: &CStr) -> Option<u32> {
+    name.to_str().ok()?.parse().ok()
+}
+
+pub(super) fn make(base: &OwnedFd, key: GenerationKey) -> Result<OwnedFd, StoreError> {
+    let name = key.get().to_string();
+    mkdirat(base, &name, Mode::RWXU).map_err(refused("making the generation's directory"))?;
+    open(base, &name).map_err(refused("opening the generation's directory"))
+}
+
+pub(super) fn discard(base: &OwnedFd, key: GenerationKey) -> Result<(), StoreError> {
+    let name = key.get().to_string();
+    let directory = match open(base, &name) {
+        Ok(directory) => directory,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(refused("opening what is to be discarded")(errno)),
+    };
+    empty(&directory).map_err(refused("discarding files"))?;
+    rustix::fs::unlinkat(base, &name, rustix::fs::AtFlags::REMOVEDIR)
+        .map_err(refused("removing the generation's directory"))
+}

@@ -1,0 +1,1 @@
+//! Stores without a filesystem on top.

@@ -1,0 +1,212 @@
+//! The tree of one generation.
+//!
+//! It must never be reached by a path; its one descriptor is all that keeps it.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, chmodat, chownat, fchmod, fstatvfs,
+    mkdirat, openat, statx,
+};
+use rustix::io::Errno;
+
+use super::absent::Absent;
+use super::{Ownership, StoreError, refused};
+use crate::node::{GenerationKey, Node};
+use crate::registry::Usage;
+use crate::sys::{FileHandle, name_to_handle, open_by_handle};
+
+/// A generation's files.
+#[derive(Debug)]
+pub struct Tree {
+    key: GenerationKey,
+    root: OwnedFd,
+    root_node: Node,
+    handles: bool,
+    reuses_numbers: bool,
+    renumbered: Mutex<Renumbered>,
+    absent: Absent,
+}
+
+/// Inodes whose number had to be another than the store's, because the kernel still held the
+/// number for an inode that is gone, or because it was too large.
+#[derive(Debug, Default)]
+struct Renumbered {
+    nodes: HashMap<FileHandle, Node>,
+    given: u64,
+}
+
+impl Tree {
+    /// Makes the tree in an empty directory of its own.
+    pub(super) fn plant(
+        key: GenerationKey,
+        home: impl AsFd,
+        reuses_numbers: bool,
+        ownership: Ownership,
+    ) -> Result<Self, StoreError> {
+        mkdirat(&home, "tree", Mode::RWXU).map_err(refused("making the tree"))?;
+        let root = openat(
+            &home,
+            "tree",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(refused("opening the tree"))?;
+        let inode = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::INO)
+            .map_err(refused("looking at the tree"))?
+            .stx_ino;
+        let tree = Self {
+            key,
+            handles: Self::tries_handles(root.as_fd()),
+            root,
+            reuses_numbers,
+            root_node: Node::new(key, inode).ok_or(StoreError::InodeTooLarge(inode))?,
+            renumbered: Mutex::default(),
+            absent: Absent::default(),
+        };
+        tree.own(tree.root.as_fd(), "", ownership)?;
+        Ok(tree)
+    }
+
+    /// Handles are refused without `CAP_DAC_READ_SEARCH`, and some filesystems have none.
+    fn tries_handles(root: BorrowedFd<'_>) -> bool {
+        name_to_handle(root, c"", AtFlags::EMPTY_PATH)
+            .and_then(|handle| open_by_handle(root, &handle, OFlags::PATH))
+            .is_ok()
+    }
+
+    fn own(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &str,
+        ownership: Ownership,
+    ) -> Result<(), StoreError> {
+        let flags = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::SYMLINK_NOFOLLOW };
+        let (uid, gid) = (Uid::from_raw(ownership.uid), Gid::from_raw(ownership.gid));
+        chownat(directory, name, Some(uid), Some(gid), flags)
+            .map_err(refused("giving the directory to its owner"))?;
+        let mode = Mode::from_raw_mode(ownership.permissions.into());
+        if name.is_empty() {
+            fchmod(directory, mode)
+        } else {
+            chmodat(directory, name, mode, AtFlags::empty())
+        }
+        .map_err(refused("setting the mode of the directory"))
+    }
+
+    /// Makes a directory for a private lease in the root of the tree.
+    pub(crate) fn make_directory(
+        &self,
+        name: &str,
+        ownership: Ownership,
+    ) -> Result<Node, StoreError> {
+        mkdirat(&self.root, name, Mode::RWXU).map_err(refused("making the lease's directory"))?;
+        self.own(self.root.as_fd(), name, ownership)?;
+        self.directory_node(name)
+    }
+
+    /// The node of a directory in the root of the tree.
+    pub(crate) fn directory_node(&self, name: &str) -> Result<Node, StoreError> {
+        let inode = statx(&self.root, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO)
+            .map_err(refused("looking at the lease's directory"))?
+            .stx_ino;
+        self.node(inode).ok_or(StoreError::InodeTooLarge(inode))
+    }
+
+    /// The key of the generation.
+    #[must_use]
+    pub const fn key(&self) -> GenerationKey {
+        self.key
+    }
+
+    /// The node of the generation's directory.
+    #[must_use]
+    pub const fn root_node(&self) -> Node {
+        self.root_node
+    }
+
+    /// The directory itself; as a descriptor of the store's filesystem it also opens handles.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Whether inodes are reached by handle, at the cost of no descriptor.
+    pub(crate) const fn has_handles(&self) -> bool {
+        self.handles
+    }
+
+    /// Whether the store gives the number of an inode that is gone to another one.
+    pub(crate) const fn reuses_numbers(&self) -> bool {
+        self.reuses_numbers
+    }
+
+    /// The directory that the tree stands in.
+    pub(super) fn home(&self) -> Result<OwnedFd, StoreError> {
+        openat(&self.root, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(refused("opening the directory of the tree"))
+    }
+
+    /// What the filesystem of the tree has and has left.
+    pub(crate) fn statistics(&self) -> Result<StatVfs, Errno> {
+        fstatvfs(&self.root)
+    }
+
+    /// What the tree uses, where it has a filesystem of its own.
+    ///
+    /// # Errors
+    /// Where the kernel doesn't tell.
+    pub fn used(&self) -> Result<Usage, StoreError> {
+        let statistics = self.statistics().map_err(refused("asking for the room used"))?;
+        Ok(Usage {
+            bytes: statistics.f_blocks.saturating_sub(statistics.f_bfree) * statistics.f_frsize,
+            inodes: statistics.f_files.saturating_sub(statistics.f_ffree),
+        })
+    }
+
+    /// Names that the kernel was told are not there.
+    pub(crate) const fn absent(&self) -> &Absent {
+        &self.absent
+    }
+
+    /// The node of an inode whose number in the store serves.
+    pub(crate) fn node(&self, inode: u64) -> Option<Node> {
+        Node::new(self.key, inode)
+    }
+
+    /// The node of an inode that was given another number, if it was.
+    pub(crate) fn renumbered(&self, handle: &FileHandle) -> Option<Node> {
+        self.lock().nodes.get(handle).copied()
+    }
+
+    /// Gives an inode a number of its own, from the far end of those that the store uses.
+    pub(crate) fn renumber(&self, handle: &FileHandle) -> Option<Node> {
+        let mut renumbered = self.lock();
+        if let Some(node) = renumbered.nodes.get(handle) {
+            return Some(*node);
+        }
+        renumbered.given += 1;
+        let node = Node::new(self.key, Node::LAST_INODE - renumbered.given)?;
+        renumbered.nodes.insert(*handle, node);
+        Some(node)
+    }
+
+    /// Forgets a number that was given to an inode whose last name is gone.
+    pub(crate) fn release_number_of(&self, inode: BorrowedFd<'_>) {
+        if self.has_renumbered()
+            && let Ok(handle) = name_to_handle(inode, c"", AtFlags::EMPTY_PATH)
+        {
+            self.lock().nodes.remove(&handle);
+        }
+    }
+
+    /// Whether any inode has another number than the store's.
+    pub(crate) fn has_renumbered(&self) -> bool {
+        !self.lock().nodes.is_empty()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Renumbered> {
+        self.renumbered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

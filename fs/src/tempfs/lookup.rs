@@ -1,0 +1,208 @@
+//! Names to inodes, and the end of the kernel's interest in them.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
+use rustix::io::Errno;
+
+use super::{Kernel, TempFs, c_name, check_name};
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::ground::expect_unknown;
+use crate::inode_table::{Named, Reach};
+use crate::node::Node;
+use crate::store::{Absence, Tree};
+use crate::sys::{FileHandle, name_to_handle};
+
+/// What a name led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An inode. It counts as looked up once.
+    Inode(Attributes),
+    /// Nothing, and the kernel may remember that: every later change comes through it.
+    Nothing,
+}
+
+impl TempFs {
+    /// Looks a name up.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn lookup(&self, parent: Node, name: &OsStr) -> Result<Found, Error> {
+        if parent.is_above_generations() {
+            return self.lookup_structural(parent, name).map(Found::Inode);
+        }
+        let (tree, directory) = self.place(parent, name)?;
+        match self.enter(&tree, directory.as_fd(), name) {
+            Ok(attributes) => Ok(Found::Inode(attributes)),
+            Err(Error::Store(Errno::NOENT)) => {
+                if tree.absent().add(parent, name)
+                    && let Some(attendant) = self.attendant.get()
+                {
+                    attendant.names_many(tree.key());
+                }
+                Ok(Found::Nothing)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel give up what it remembers of names that are not there. A name that has come
+    /// into being since is left alone: something may be mounted on it. Never from a thread that
+    /// serves.
+    pub(crate) fn forget_absences(&self, kernel: &dyn Kernel, tree: &Tree, names: &[Arc<Absence>]) {
+        for absence in names {
+            if !self.table.knows(absence.parent) {
+                continue;
+            }
+            let Ok(directory) = self.path(tree, absence.parent) else { continue };
+            if stat(directory.as_fd(), &absence.name).err() == Some(Errno::NOENT) {
+                expect_unknown(kernel.invalidate_name(absence.parent, &absence.name));
+            }
+        }
+    }
+
+    /// Names above the generations come and go without the kernel's doing, so it is never told
+    /// that there is nothing: that would be remembered.
+    fn lookup_structural(&self, parent: Node, name: &OsStr) -> Result<Attributes, Error> {
+        let node = self.structure.child(parent, name).ok_or(Error::NoEntry)?;
+        if node.is_above_generations() {
+            let attributes = self.structure.attributes(node).ok_or(Error::NoEntry)?;
+            self.table.remember(node, true, || Ok(None))?;
+            return Ok(attributes);
+        }
+        let tree = self.tree(node).map_err(|_| Error::NoEntry)?;
+        self.enter(&tree, tree.root(), OsStr::new(""))
+    }
+
+    /// The attributes of a name in a directory of a tree, counted as looked up once. The empty
+    /// name is the directory itself.
+    pub(super) fn enter(
+        &self,
+        tree: &Tree,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+    ) -> Result<Attributes, Error> {
+        let statx = stat(directory, name)?;
+        self.enter_known(tree, directory, name, &statx)
+    }
+
+    /// The same, for whoever has the attributes already.
+    pub(super) fn enter_known(
+        &self,
+        tree: &Tree,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        statx: &Statx,
+    ) -> Result<Attributes, Error> {
+        let is_directory = Attributes::from_statx(Node::ROOT, statx).is_directory();
+        let node = if tree.has_handles() {
+            let handle = match self.settled_node(tree, statx.stx_ino) {
+                Some(node) if self.table.remember_again(node) => {
+                    return Ok(Attributes::from_statx(node, statx));
+                }
+                _ => handle_of(directory, name)?,
+            };
+            let node = self.number(tree, statx.stx_ino, &handle)?;
+            self.table.remember(node, is_directory, || Ok(Some(Reach::Handle(handle))))?;
+            node
+        } else {
+            let node = tree.node(statx.stx_ino).ok_or(Error::Store(Errno::OVERFLOW))?;
+            self.table.remember(node, is_directory, || {
+                Ok(Some(Reach::Descriptor(path_of(directory, name)?)))
+            })?;
+            self.relieve();
+            node
+        };
+        Ok(Attributes::from_statx(node, statx))
+    }
+
+    /// The node of an inode number where the store never uses a number twice.
+    fn settled_node(&self, tree: &Tree, inode: u64) -> Option<Node> {
+        if tree.reuses_numbers() { None } else { tree.node(inode) }
+    }
+
+    /// The node of an inode: its own number's, unless the kernel still has that for an inode
+    /// which is gone.
+    fn number(&self, tree: &Tree, inode: u64, handle: &FileHandle) -> Result<Node, Error> {
+        if tree.reuses_numbers()
+            && let Some(node) = tree.renumbered(handle)
+        {
+            return Ok(node);
+        }
+        let own = tree.node(inode).filter(|node| match self.table.named(*node, handle) {
+            Named::Nothing | Named::This => true,
+            Named::Another => false,
+        });
+        own.or_else(|| tree.renumber(handle)).ok_or(Error::Store(Errno::OVERFLOW))
+    }
+
+    /// The node that an inode of a tree has, if the kernel may know it.
+    pub(super) fn node_of(
+        &self,
+        tree: &Tree,
+        path: BorrowedFd<'_>,
+        inode: u64,
+    ) -> Result<Option<Node>, Error> {
+        if tree.reuses_numbers() && tree.has_handles() && tree.has_renumbered() {
+            let handle = handle_of(path, OsStr::new(""))?;
+            if let Some(node) = tree.renumbered(&handle) {
+                return Ok(Some(node));
+            }
+        }
+        Ok(tree.node(inode))
+    }
+
+    /// Takes look-ups back that the kernel no longer needs.
+    pub fn forget(&self, node: Node, count: u64) {
+        if node == Node::ROOT {
+            return;
+        }
+        let backing = self.table.forget(node, count);
+        if !self.table.knows(node) {
+            self.files.forget(node);
+            self.structure.forget(node);
+            if self.is_draining(node.generation())
+                && let Some(attendant) = self.attendant.get()
+            {
+                attendant.forgotten();
+            }
+        }
+        self.unregister(backing);
+    }
+
+    /// Has the kernel asked for forgets where descriptors are short.
+    pub(super) fn relieve(&self) {
+        if self.table.is_over_budget()
+            && let Some(attendant) = self.attendant.get()
+        {
+            attendant.descriptors_short();
+        }
+    }
+}
+
+/// `statx` of a name that isn't followed; the empty name is the descriptor's own inode.
+pub(super) fn stat(directory: BorrowedFd<'_>, name: &OsStr) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    statx(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+/// The handle of a name; the empty name is the descriptor's own inode.
+fn handle_of(directory: BorrowedFd<'_>, name: &OsStr) -> Result<FileHandle, Error> {
+    Ok(name_to_handle(directory, &c_name(name)?, AtFlags::EMPTY_PATH)?)
+}
+
+/// A descriptor that names an inode and does nothing else.
+pub(super) fn path_of(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Result<std::os::fd::OwnedFd, Errno> {
+    if name.is_empty() {
+        return rustix::io::fcntl_dupfd_cloexec(directory, 0);
+    }
+    debug_assert!(check_name(name).is_ok());
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty())
+}

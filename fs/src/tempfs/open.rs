@@ -1,0 +1,88 @@
+//! Opening and releasing files.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::OFlags;
+
+use super::TempFs;
+use super::files::Access;
+use crate::error::Error;
+use crate::inode_table::Opened;
+use crate::node::Node;
+
+/// A file that the kernel has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// What the release brings along.
+    pub handle: u64,
+    /// The registered file that the kernel reads and writes by itself, or `None` where data goes
+    /// through the page cache and this process.
+    pub backing: Option<u32>,
+    /// Whether the kernel may keep the pages it has of the file: where some files are passed
+    /// through, one that isn't may have been before, and its pages be older than its contents.
+    pub keep_pages: bool,
+}
+
+impl TempFs {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn open(&self, node: Node, flags: OFlags) -> Result<OpenFile, Error> {
+        let tree = self.tree(node)?;
+        let opened = match self.table.opened(node, None, |file| self.register(file))? {
+            Some(opened) => opened,
+            None => {
+                let path = self.path(&tree, node)?;
+                self.table
+                    .opened(node, Some(path.as_fd()), |file| self.register(file))?
+                    .ok_or(Error::Forgotten)?
+            }
+        };
+        if opened.backing.is_none() {
+            let access = match flags & OFlags::ACCMODE {
+                OFlags::RDONLY => Access::Read,
+                _ => Access::Write,
+            };
+            if let Err(error) = self.file(&tree, node, access) {
+                self.release(node, opened.incarnation.into());
+                return Err(error);
+            }
+        }
+        Ok(self.open_file_of(opened))
+    }
+
+    /// Opens a file that has just been made, whose descriptor can do what its mode may forbid.
+    pub(super) fn open_new(&self, node: Node, file: OwnedFd) -> Result<OpenFile, Error> {
+        let opened = self
+            .table
+            .opened(node, Some(file.as_fd()), |file| self.register(file))?
+            .ok_or(Error::Forgotten)?;
+        if opened.backing.is_none() {
+            self.files.keep(node, file);
+        }
+        Ok(self.open_file_of(opened))
+    }
+
+    fn open_file_of(&self, opened: Opened) -> OpenFile {
+        OpenFile {
+            handle: opened.incarnation.into(),
+            backing: opened.backing,
+            keep_pages: self.kernel().is_none_or(|kernel| !kernel.registers()),
+        }
+    }
+
+    fn register(&self, file: BorrowedFd<'_>) -> Option<u32> {
+        self.kernel()?.register(file).ok()
+    }
+
+    /// Ends an open.
+    pub fn release(&self, node: Node, handle: u64) {
+        let Ok(incarnation) = u32::try_from(handle) else { return };
+        let backing = self.table.released(node, incarnation);
+        if self.table.opens(node) == 0 {
+            self.files.released(node, self.table.is_unlinked(node));
+        }
+        self.unregister(backing);
+    }
+}

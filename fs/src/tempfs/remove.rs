@@ -1,0 +1,101 @@
+//! Taking names away, and what becomes of inodes without a name.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, unlinkat};
+
+use super::TempFs;
+use super::lookup::{path_of, stat};
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::node::Node;
+use crate::store::Tree;
+
+/// An inode that is about to lose a name.
+pub(super) struct Victim {
+    node: Option<Node>,
+    inode: u64,
+    path: OwnedFd,
+    last_name: bool,
+}
+
+impl Victim {
+    /// Whether it is the inode with this number.
+    pub(super) const fn is_inode(&self, inode: u64) -> bool {
+        self.inode == inode
+    }
+}
+
+impl TempFs {
+    /// Removes the name of something that isn't a directory.
+    ///
+    /// # Errors
+    /// The store's; `EBUSY` where the directory is structural.
+    pub fn unlink(&self, parent: Node, name: &OsStr) -> Result<(), Error> {
+        self.remove(parent, name, AtFlags::empty())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The store's; `EBUSY` where the directory is structural.
+    pub fn remove_directory(&self, parent: Node, name: &OsStr) -> Result<(), Error> {
+        self.remove(parent, name, AtFlags::REMOVEDIR)
+    }
+
+    fn remove(&self, parent: Node, name: &OsStr, flags: AtFlags) -> Result<(), Error> {
+        if parent.is_above_generations() {
+            return Err(self.refuse_structural(parent, name));
+        }
+        let (tree, directory) = self.place(parent, name)?;
+        let victim = self.victim(&tree, parent, &directory, name)?;
+        unlinkat(&directory, name, flags)?;
+        self.bury(&tree, victim);
+        Ok(())
+    }
+
+    /// What stands above the generations can't be removed, and nothing else is there.
+    pub(super) fn refuse_structural(&self, parent: Node, name: &OsStr) -> Error {
+        if self.structure.child(parent, name).is_some() {
+            Error::Structural
+        } else {
+            Error::NoEntry
+        }
+    }
+
+    /// What a name is about to be taken from; `EBUSY` for a structural directory.
+    pub(super) fn victim(
+        &self,
+        tree: &Tree,
+        parent: Node,
+        directory: &OwnedFd,
+        name: &OsStr,
+    ) -> Result<Victim, Error> {
+        let path = path_of(directory.as_fd(), name)?;
+        let statx = stat(path.as_fd(), OsStr::new(""))?;
+        let node = self.node_of(tree, path.as_fd(), statx.stx_ino)?;
+        if parent == tree.root_node() && node.is_some_and(|node| self.structure.is_structural(node))
+        {
+            return Err(Error::Structural);
+        }
+        let attributes = Attributes::from_statx(parent, &statx);
+        let last_name = attributes.is_directory() || attributes.links <= 1;
+        Ok(Victim { node, inode: statx.stx_ino, path, last_name })
+    }
+
+    /// Sees to an inode that has lost a name: without any name it is kept for as long as the
+    /// kernel knows it, and what is registered for it ends with its last open.
+    pub(super) fn bury(&self, tree: &Tree, victim: Victim) {
+        let Some(node) = victim.node.filter(|_| victim.last_name) else { return };
+        tree.release_number_of(victim.path.as_fd());
+        self.table.keep_unlinked(node, Arc::new(victim.path));
+        if self.table.opens(node) == 0 {
+            self.files.forget(node);
+        }
+        let backing = self.table.close_if_idle(node);
+        self.unregister(backing);
+        self.relieve();
+    }
+}

@@ -1,0 +1,76 @@
+//! Moving names.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::fs::{RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::TempFs;
+use super::lookup::stat;
+use crate::error::Error;
+use crate::node::Node;
+use std::os::fd::AsFd;
+
+impl TempFs {
+    /// Moves a name, over another one, to a free one (`NOREPLACE`), or against another one
+    /// (`EXCHANGE`).
+    ///
+    /// # Errors
+    /// The store's; `EBUSY` where a structural directory would be moved or replaced, `EXDEV`
+    /// between generations.
+    pub fn rename(
+        &self,
+        (old_parent, old_name): (Node, &OsStr),
+        (new_parent, new_name): (Node, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<(), Error> {
+        // Names that an overlay would leave behind are of no use here.
+        if flags.contains(RenameFlags::WHITEOUT) {
+            return Err(Error::Invalid);
+        }
+        if old_parent.is_above_generations() {
+            return Err(self.refuse_structural(old_parent, old_name));
+        }
+        if new_parent.is_above_generations() {
+            return Err(match self.structure.child(new_parent, new_name) {
+                Some(_) => Error::Structural,
+                None => Error::AboveGenerations,
+            });
+        }
+        if old_parent.generation() != new_parent.generation() {
+            return Err(Error::OtherGeneration);
+        }
+        let (tree, old_directory) = self.place(old_parent, old_name)?;
+        let new_directory = if new_parent == old_parent {
+            Arc::clone(&old_directory)
+        } else {
+            self.place(new_parent, new_name)?.1
+        };
+        if old_parent == tree.root_node() {
+            // Only a generation's own directory has structural ones in it.
+            let source = stat(old_directory.as_fd(), old_name)?;
+            if tree.node(source.stx_ino).is_some_and(|node| self.structure.is_structural(node)) {
+                return Err(Error::Structural);
+            }
+        }
+        let victim = match self.victim(&tree, new_parent, &new_directory, new_name) {
+            Ok(victim) => Some(victim),
+            Err(Error::Store(Errno::NOENT)) => None,
+            Err(error) => return Err(error),
+        };
+        let same = victim.as_ref().is_some_and(|victim| {
+            let source = stat(old_directory.as_fd(), old_name);
+            source.is_ok_and(|source| victim.is_inode(source.stx_ino))
+        });
+        renameat_with(&old_directory, old_name, &new_directory, new_name, flags)?;
+        // Two names of one inode: both stay. Exchanged names: nothing is lost.
+        if let Some(victim) = victim
+            && !same
+            && !flags.contains(RenameFlags::EXCHANGE)
+        {
+            self.bury(&tree, victim);
+        }
+        Ok(())
+    }
+}

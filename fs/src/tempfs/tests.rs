@@ -1,0 +1,1 @@
+//! Operations without a mount, on a temporary store.

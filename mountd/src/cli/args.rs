@@ -1,0 +1,403 @@
+//! The whole command line, as clap reads it.
+//!
+//! It must never look at the surroundings: defaults that depend on the host are settings.
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Store, parse_duration, parse_size};
+
+/// A managed temp namespace that can't be pulled out from under the programs that use it.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// The control socket [default: HOLDFAST_SOCKET, else the one that answers]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What is asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the namespace until told to stop
+    Serve(ServeArgs),
+    /// Run a command with a lease of its own as TMPDIR, in this process's place
+    Run(RunArgs),
+    /// Open, show and change sessions
+    Session(SessionArgs),
+    /// Take and give back leases
+    Lease(LeaseArgs),
+    /// Would the next lease of a session be had?
+    Check(CheckArgs),
+    /// What the daemon serves, and which promises this host can't keep
+    Status(StatusArgs),
+    /// Stop the daemon
+    Down(DownArgs),
+    /// The keeper's other half; only the keeper starts it
+    #[command(hide = true)]
+    Worker,
+    /// Asks the mount on standard input whether anybody serves it; only the keeper starts it
+    #[command(hide = true)]
+    Probe,
+}
+
+impl Command {
+    /// Whether the answer is wanted as JSON.
+    pub(crate) const fn json(&self) -> bool {
+        match self {
+            Self::Serve(args) => args.json,
+            Self::Session(args) => args.command.json(),
+            Self::Lease(args) => args.command.json(),
+            Self::Check(args) => args.json,
+            Self::Status(args) => args.json,
+            Self::Down(args) => args.json,
+            Self::Run(_) | Self::Worker | Self::Probe => false,
+        }
+    }
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where the namespace appears [default: /tmp/mecatl; without privilege /tmp/mecatl-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) mountpoint: Option<PathBuf>,
+    /// Where files are kept: `tmpfs` or `dir:PATH` [default: tmpfs]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<Store>,
+    /// Leave after this long without a session, lease, use or connection
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) idle_exit: Option<Duration>,
+    /// The SELinux context of the mount
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
+    /// Write a newline to this descriptor once it serves, or the fault as JSON
+    #[arg(long, value_name = "FD", hide = true)]
+    pub(crate) ready_fd: Option<RawFd>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The session to run in [default: one for this command]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["size", "inodes", "mode", "guard"])]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// The generation's own directory, or one for this command alone
+    #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
+    pub(crate) lease: LeaseKindArg,
+    /// Give the command a mount namespace of its own in which its lease is /tmp
+    #[arg(long)]
+    pub(crate) bind_tmp: bool,
+    /// Write the fault as JSON to this descriptor where storage can't be had
+    #[arg(long, value_name = "FD")]
+    pub(crate) status_fd: Option<RawFd>,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The policy of a session.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PolicyArgs {
+    /// How much each generation may hold: `64M`, `2G`
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// How many inodes each generation may have
+    #[arg(long)]
+    pub(crate) inodes: Option<u64>,
+    /// Who may enter: the owner alone, or children that dropped their privileges too
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// Who of the same user may remove what members made
+    #[arg(long, value_enum)]
+    pub(crate) guard: Option<GuardArg>,
+}
+
+/// The mode of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// 0700: the owner alone.
+    Private,
+    /// 1777: a child that dropped its privileges too.
+    Shared,
+}
+
+/// The guard of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GuardArg {
+    /// Modes decide, as on any filesystem.
+    Open,
+    /// Others of the same user can't remove or rename what members made.
+    Sticky,
+    /// Only members change anything.
+    Members,
+}
+
+/// What a lease is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LeaseKindArg {
+    /// The generation's own directory.
+    Shared,
+    /// A directory of its own.
+    Private,
+}
+
+/// `session …`
+#[derive(Debug, Args)]
+pub(crate) struct SessionArgs {
+    #[command(subcommand)]
+    pub(crate) command: SessionCommand,
+}
+
+/// What is asked of sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Open a session, or attach to the open one of that name
+    Open(SessionOpenArgs),
+    /// The caller's sessions; for root all
+    List(JsonArgs),
+    /// One session
+    Show(SessionArg),
+    /// Retire the current generation; the next lease makes a fresh one
+    Rotate(SessionArg),
+    /// Change the limits of a session
+    Resize(SessionResizeArgs),
+    /// Seal a session
+    Close(SessionCloseArgs),
+}
+
+impl SessionCommand {
+    const fn json(&self) -> bool {
+        match self {
+            Self::Open(args) => args.json,
+            Self::List(args) => args.json,
+            Self::Show(args) | Self::Rotate(args) => args.json,
+            Self::Resize(args) => args.json,
+            Self::Close(args) => args.json,
+        }
+    }
+}
+
+/// Flags of `session open`.
+#[derive(Debug, Args)]
+pub(crate) struct SessionOpenArgs {
+    /// A label: 1 to 128 bytes
+    pub(crate) name: Option<String>,
+    /// The session lives as long as this process
+    #[arg(long, value_name = "PID", conflicts_with = "linger")]
+    pub(crate) owner_pid: Option<u32>,
+    /// The session lives until it has been idle for this long [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) linger: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of commands that name one session.
+#[derive(Debug, Args)]
+pub(crate) struct SessionArg {
+    /// Name or id
+    pub(crate) session: String,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `session resize`.
+#[derive(Debug, Args)]
+pub(crate) struct SessionResizeArgs {
+    /// Name or id
+    pub(crate) session: String,
+    /// How much each generation may hold
+    #[arg(long, value_parser = parse_size, required_unless_present = "inodes")]
+    pub(crate) size: Option<u64>,
+    /// How many inodes each generation may have
+    #[arg(long)]
+    pub(crate) inodes: Option<u64>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `session close`.
+#[derive(Debug, Args)]
+pub(crate) struct SessionCloseArgs {
+    /// Name or id
+    pub(crate) session: String,
+    /// End its leases too
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `lease …`
+#[derive(Debug, Args)]
+pub(crate) struct LeaseArgs {
+    #[command(subcommand)]
+    pub(crate) command: LeaseCommand,
+}
+
+/// What is asked of leases.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeaseCommand {
+    /// Take a lease
+    Acquire(LeaseAcquireArgs),
+    /// Bind a lease to a process: it ends when that does
+    Bind(LeaseBindArgs),
+    /// Give a lease back
+    Release(LeaseArg),
+    /// The caller's leases; for root all
+    List(JsonArgs),
+}
+
+impl LeaseCommand {
+    const fn json(&self) -> bool {
+        match self {
+            Self::Acquire(args) => args.json,
+            Self::Bind(args) => args.json,
+            Self::Release(args) => args.json,
+            Self::List(args) => args.json,
+        }
+    }
+}
+
+/// Flags of `lease acquire`.
+#[derive(Debug, Args)]
+pub(crate) struct LeaseAcquireArgs {
+    /// Name or id of the session
+    pub(crate) session: String,
+    /// Bind it to this process
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// The generation's own directory, or one for this lease alone
+    #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
+    pub(crate) kind: LeaseKindArg,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `lease bind`.
+#[derive(Debug, Args)]
+pub(crate) struct LeaseBindArgs {
+    /// The lease's id
+    pub(crate) lease: String,
+    /// The process
+    pub(crate) pid: u32,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of commands that name one lease.
+#[derive(Debug, Args)]
+pub(crate) struct LeaseArg {
+    /// The lease's id
+    pub(crate) lease: String,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Name or id of the session
+    pub(crate) session: String,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `down`.
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// Take no new session and wait until the last one has ended
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) drain: bool,
+    /// End what lives
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of commands that take nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_two_dashes_is_the_commands_own() {
+        let cli = Cli::try_parse_from([
+            "holdfast", "run", "--lease", "private", "--", "bash", "--socket", "-c", "x",
+        ])
+        .expect("a valid command line");
+        let Command::Run(args) = cli.command else { panic!("not run") };
+        assert_eq!(args.command, ["bash", "--socket", "-c", "x"]);
+        assert_eq!(args.lease, LeaseKindArg::Private);
+        assert_eq!(cli.socket, None);
+    }
+
+    #[test]
+    fn a_socket_may_be_named_after_the_command() {
+        let cli = Cli::try_parse_from(["holdfast", "status", "--socket", "/s", "--json"])
+            .expect("a valid command line");
+        assert_eq!(cli.socket.as_deref(), Some("/s".as_ref()));
+        assert!(cli.command.json());
+    }
+
+    #[test]
+    fn a_session_has_its_policy_already() {
+        let refused = Cli::try_parse_from([
+            "holdfast",
+            "run",
+            "--session",
+            "a",
+            "--size",
+            "1M",
+            "--",
+            "true",
+        ]);
+        assert!(refused.is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Starts a daemon in the background where none answers.

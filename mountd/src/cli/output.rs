@@ -1,0 +1,112 @@
+//! The one place that writes to the terminal.
+//!
+//! Answers go to standard output, complaints to standard error. A reader that has left is not an
+//! error.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+use serde::Serialize;
+
+use crate::fault::FaultReport;
+
+/// How answers are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// Answers as JSON, or as text.
+    pub(crate) const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether answers are wanted as JSON.
+    pub(crate) const fn json(self) -> bool {
+        self.json
+    }
+
+    /// Gives an answer, as JSON on one line or as what `text` makes of it.
+    pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
+        let line = if self.json { to_json(answer) } else { text(answer) };
+        if !line.is_empty() {
+            let _ = writeln!(stdout(), "{line}");
+        }
+    }
+
+    /// Tells of a fault: always in words on standard error, and as JSON on standard output where
+    /// JSON is wanted.
+    pub(crate) fn fault(self, report: &FaultReport) {
+        if self.json {
+            let _ = writeln!(stdout(), "{}", to_json(&FaultAnswer { fault: report }));
+        }
+        let (bold, plain) = if stderr().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let mut text = format!("holdfast: {bold}{}{plain}: {}\n", report.code, report.message);
+        if let Some(cause) = &report.cause
+            && *cause != report.message
+        {
+            text.push_str(&format!("  cause:  {cause}\n"));
+        }
+        text.push_str(&format!("  remedy: {}\n", report.remedy));
+        let _ = stderr().write_all(text.as_bytes());
+    }
+
+    /// Tells something by the way, which no program reads.
+    pub(crate) fn note(self, text: &str) {
+        if !self.json {
+            let _ = writeln!(stderr(), "holdfast: {text}");
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FaultAnswer<'a> {
+    fault: &'a FaultReport,
+}
+
+/// Says what was wrong with the command line, or gives the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) {
+    let _ = error.print();
+}
+
+/// A table with aligned columns; the last one is as wide as it likes.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = head.map(|cell| cell.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &[&str]| {
+        let mut text = String::new();
+        for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
+            if index + 1 == N {
+                text.push_str(cell);
+            } else {
+                text.push_str(&format!("{cell:<width$}  "));
+            }
+        }
+        text.trim_end().to_owned()
+    };
+    let mut lines = vec![line(&head)];
+    for row in rows {
+        lines.push(line(&row.each_ref().map(String::as_str)));
+    }
+    lines.join("\n")
+}
+
+/// What can't be written as JSON is said as such; nothing that we answer with is of that kind.
+fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| format!("\"{error}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned() {
+        let rows = [["a".to_owned(), "long name".to_owned(), "x".to_owned()]];
+        assert_eq!(table(["id", "name", "n"], &rows), "id  name       n\na   long name  x");
+    }
+}
