@@ -3,10 +3,11 @@
 //! Nothing here waits without a limit, and no process is ended that was not started here.
 
 use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ pub struct Program {
     command: Command,
     deadline: Duration,
     input: Option<Vec<u8>>,
+    log: Option<PathBuf>,
 }
 
 /// A program that has ended.
@@ -57,6 +59,7 @@ pub struct Running {
     stderr: Option<ChildStderr>,
     output: Vec<u8>,
     errors: Vec<u8>,
+    log: Option<PathBuf>,
     taken: usize,
 }
 
@@ -66,7 +69,7 @@ impl Program {
         let mut command = Command::new(program);
         // What it starts belongs to the same group, and can be ended with it.
         command.process_group(0);
-        Self { command, deadline: DEADLINE, input: None }
+        Self { command, deadline: DEADLINE, input: None, log: None }
     }
 
     /// A script for Bash, which stops at the first command that fails.
@@ -124,6 +127,13 @@ impl Program {
         self
     }
 
+    /// Standard error goes to this file, as for a program that may write much before it's read.
+    #[must_use]
+    pub fn log(mut self, path: PathBuf) -> Self {
+        self.log = Some(path);
+        self
+    }
+
     /// How long it may take.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -166,7 +176,10 @@ impl Program {
     /// Where it can't be started.
     pub fn start(mut self) -> anyhow::Result<Running> {
         let name = describe(&self.command);
-        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(match &self.log {
+            Some(path) => Stdio::from(File::create(path)?),
+            None => Stdio::piped(),
+        });
         let mut child = self.command.spawn().with_context(|| format!("{name} can't be started"))?;
         let handle = rustix::process::pidfd_open(process(&child), PidfdFlags::empty())?;
         let (stdin, stdout, stderr) =
@@ -181,6 +194,7 @@ impl Program {
             stderr,
             output: Vec::new(),
             errors: Vec::new(),
+            log: self.log,
             taken: 0,
         })
     }
@@ -232,8 +246,7 @@ impl Running {
                 return Ok(line);
             }
             if self.stdout.is_none() {
-                let errors = String::from_utf8_lossy(&self.errors).into_owned();
-                bail!("{} has no more to say; errors: {errors}", self.name);
+                bail!("{} has no more to say; errors: {}", self.name, self.errors());
             }
             self.wait_for_output(self.until)?;
         }
@@ -259,8 +272,16 @@ impl Running {
             name: self.name.clone(),
             status,
             stdout: text(&self.output),
-            stderr: text(&self.errors),
+            stderr: self.errors(),
         })
+    }
+
+    /// What it wrote to standard error until now.
+    fn errors(&self) -> String {
+        match &self.log {
+            Some(path) => fs::read_to_string(path).unwrap_or_default(),
+            None => String::from_utf8_lossy(&self.errors).into_owned(),
+        }
     }
 
     /// Waits until it writes or ends, and takes what it wrote.
@@ -285,7 +306,7 @@ impl Running {
         }
         if ready == [false; 3] && left.is_zero() {
             let said = String::from_utf8_lossy(&self.output).into_owned();
-            let errors = String::from_utf8_lossy(&self.errors).into_owned();
+            let errors = self.errors();
             bail!("{} isn't done in time; it said {said:?} and {errors:?}", self.name);
         }
         if ready[0] {
