@@ -370,6 +370,13 @@ impl Finished {
         self.status.code()
     }
 
+    /// The code of the fault that `holdfast` complained about.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        let line = self.stderr.lines().find_map(|line| line.strip_prefix("holdfast: "))?;
+        line.split_once(": ").map(|(code, _)| code)
+    }
+
     /// The signal that ended it.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {

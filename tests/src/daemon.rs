@@ -12,6 +12,23 @@ use crate::command::{Finished, Running};
 use crate::stage::Stage;
 use crate::user::User;
 
+/// Serves as the user of the stage while the test goes on, and stops in good order.
+///
+/// # Errors
+///
+/// Where the daemon doesn't start, the test fails, or something is left.
+pub fn while_served(
+    stage: &Stage,
+    test: impl FnOnce(&Daemon) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let daemon = Daemon::start(stage, &stage.user, &[])?;
+    let log = stage.path(&format!("daemon-{}.log", stage.user.uid));
+    test(&daemon).with_context(|| {
+        format!("the daemon's log: {}", std::fs::read_to_string(log).unwrap_or_default())
+    })?;
+    daemon.stop(stage)
+}
+
 /// A daemon that serves.
 #[derive(Debug)]
 pub struct Daemon {

@@ -190,7 +190,13 @@ impl Stage {
     /// A Bash script in a lease of its own, as the user of this stage.
     #[must_use]
     pub fn run(&self, script: &str) -> Program {
-        self.holdfast().args(["run", "--", "bash", "-euo", "pipefail", "-c", script])
+        self.holdfast().args(["run", "--"]).args(bash(script))
+    }
+
+    /// A Bash script in a lease of this session, as the user of this stage.
+    #[must_use]
+    pub fn run_in(&self, session: &str, script: &str) -> Program {
+        self.holdfast().args(["run", "--session", session, "--"]).args(bash(script))
     }
 
     /// Serves as the user of this stage, and waits until it does.
@@ -290,6 +296,13 @@ impl Stage {
         }
         if names.is_empty() { Ok(()) } else { bail!("left running: {}", names.join(", ")) }
     }
+}
+
+/// A script that stops at the first command that fails, and says which one it was.
+fn bash(script: &str) -> [String; 5] {
+    let trap = r#"trap 'echo "failed, line $((LINENO - 1)): $BASH_COMMAND" >&2' ERR"#;
+    let script = format!("{trap}\n{script}");
+    ["bash", "-Eeuo", "pipefail", "-c", &script].map(str::to_owned)
 }
 
 /// Makes `/tmp` and `/run` empty for this thread and for what it starts.
