@@ -3,26 +3,35 @@
 //! It must never decide by itself who gets what, and never touch a file: the registry decides,
 //! the ground does.
 
+mod draw;
 mod error;
 mod ground;
+mod leases;
 mod observer;
+mod reports;
+mod room;
+mod sessions;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use self::draw::KernelDraw;
 pub use self::error::NamespaceError;
-pub use self::ground::{Gone, Ground, GroundError, Owner, Room};
+pub use self::ground::{Ground, GroundError, Owner, Room};
 pub use self::observer::{Lineage, Observer};
+pub use self::reports::Reports;
 use crate::clock::{Clock, Timestamp};
 use crate::node::GenerationKey;
 use crate::registry::{
-    Binding, Bounds, ConnectionId, Counts, Draw, Holder, LeaseKind, LeaseView, OpenedSession, Peer,
-    PolicyRequest, Process, Receipt, SessionView, TokenId,
+    Bounds, ConnectionId, Counts, Draw, Effect, LeaseKind, Outcome, Peer, Process, Registry,
 };
 
 /// What a namespace is given.
 pub struct Surroundings {
     /// The filesystem beneath.
     pub ground: Arc<dyn Ground>,
+    /// Where the ground's reaper says what is gone.
+    pub reports: Reports,
     /// Who watches processes and the time.
     pub observer: Arc<dyn Observer>,
     /// Who knows descent.
@@ -37,133 +46,40 @@ pub struct Surroundings {
     pub first_key: GenerationKey,
 }
 
-/// The kernel's random numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KernelDraw;
-
-impl Draw for KernelDraw {
-    fn draw(&mut self) -> Option<u64> {
-        unimplemented!()
-    }
+/// The sessions of a mount, and everything that clients may do with them.
+///
+/// Lock order: `state` first, then whatever the ground or the observer locks within one call. It
+/// is held from a decision until everything that follows from it is done, so that the registry
+/// and the ground never disagree for anyone who looks. So neither the ground nor the observer may
+/// call back from within a call; the ground's reaper, with nothing of the ground's locked, may
+/// call [`drained`](Self::drained) at any other time. Whatever serves the mount must never call
+/// anything here: the ground may have to wait for it.
+pub struct Namespace {
+    ground: Arc<dyn Ground>,
+    observer: Arc<dyn Observer>,
+    lineage: Arc<dyn Lineage>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
 }
 
-/// The sessions of a mount, and everything that clients may do with them.
-pub struct Namespace {
-    _surroundings: Surroundings,
+struct State {
+    registry: Registry,
+    draw: Box<dyn Draw + Send>,
+    /// What the observer was told last.
+    due: Option<Timestamp>,
 }
 
 impl Namespace {
     /// A namespace without sessions.
     #[must_use]
     pub fn new(surroundings: Surroundings) -> Arc<Self> {
-        Arc::new(Self { _surroundings: surroundings })
-    }
-
-    /// Opens a session, or attaches to the open one of that name that the caller's uid has.
-    ///
-    /// # Errors
-    /// Where the name, the policy or a limit forbids it.
-    pub fn open_session(
-        &self,
-        _peer: &Peer,
-        _name: Option<&str>,
-        _policy: &PolicyRequest,
-        _holder: Holder,
-    ) -> Result<OpenedSession, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Gives one more owner token of an open session, by its name or id.
-    ///
-    /// # Errors
-    /// Where there is no such session, or it is sealed, or has too many.
-    pub fn retain_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-        _holder: Holder,
-    ) -> Result<TokenId, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Takes an owner token back; the last one seals the session. A token that was released
-    /// before is released again without an error.
-    ///
-    /// # Errors
-    /// Where there is no such session or token.
-    pub fn release_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-        _token: &str,
-    ) -> Result<(), NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Retires the current generation; the next lease makes a fresh one.
-    ///
-    /// # Errors
-    /// Where there is no such session, it is sealed, or the caller is inside a lease of it.
-    pub fn rotate_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-    ) -> Result<SessionView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Changes the limits of an open session; what is `None` stays as it is.
-    ///
-    /// # Errors
-    /// Where there is no such session, it is sealed, or it holds more than that already.
-    pub fn resize_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-        _size: Option<u64>,
-        _inodes: Option<u64>,
-    ) -> Result<SessionView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Seals a session whoever retains it. Its leases go on until they end, unless `force` ends
-    /// them here.
-    ///
-    /// # Errors
-    /// Where there is no such session, or the caller is inside a lease of it.
-    pub fn close_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-        _force: bool,
-    ) -> Result<(), NamespaceError> {
-        unimplemented!()
-    }
-
-    /// The sessions that the caller may touch.
-    #[must_use]
-    pub fn list_sessions(&self, _peer: &Peer) -> Vec<SessionView> {
-        unimplemented!()
-    }
-
-    /// One session, sealed or not.
-    ///
-    /// # Errors
-    /// Where there is no such session.
-    pub fn show_session(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-    ) -> Result<SessionView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Whether the next lease would be had.
-    ///
-    /// # Errors
-    /// The error that the lease would be refused with.
-    pub fn check(&self, _peer: &Peer, _session: &str) -> Result<SessionView, NamespaceError> {
-        unimplemented!()
+        let Surroundings { ground, reports, observer, lineage, clock, draw, bounds, first_key } =
+            surroundings;
+        let registry = Registry::new(bounds, first_key);
+        let state = Mutex::new(State { registry, draw, due: None });
+        let namespace = Arc::new(Self { ground, observer, lineage, clock, state });
+        reports.connect(&namespace);
+        namespace
     }
 
     /// Whether the caller may end the whole namespace: not from inside a lease of a session that
@@ -171,84 +87,99 @@ impl Namespace {
     ///
     /// # Errors
     /// Where it may not.
-    pub fn check_outside(&self, _peer: &Peer) -> Result<(), NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Takes a lease on the current generation, making that if there is none.
-    ///
-    /// # Errors
-    /// Where there is no such session, it is sealed, or a limit or the store forbids it.
-    pub fn acquire_lease(
-        &self,
-        _peer: &Peer,
-        _session: &str,
-        _kind: LeaseKind,
-        _binding: Binding,
-    ) -> Result<LeaseView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Hangs a lease on a process, whatever it hung on before.
-    ///
-    /// # Errors
-    /// Where there is no such lease, or it has ended.
-    pub fn bind_lease(
-        &self,
-        _peer: &Peer,
-        _lease: &str,
-        _process: Process,
-    ) -> Result<LeaseView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// A lease that has not ended.
-    ///
-    /// # Errors
-    /// Where there is no such lease, or it has ended.
-    pub fn check_lease(&self, _peer: &Peer, _lease: &str) -> Result<LeaseView, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// Ends a lease. For one that has ended already, the receipt is given again for a while.
-    ///
-    /// # Errors
-    /// Where there is no such lease.
-    pub fn release_lease(&self, _peer: &Peer, _lease: &str) -> Result<Receipt, NamespaceError> {
-        unimplemented!()
-    }
-
-    /// The leases that the caller may touch.
-    #[must_use]
-    pub fn list_leases(&self, _peer: &Peer) -> Vec<LeaseView> {
-        unimplemented!()
+    pub fn check_outside(&self, peer: &Peer) -> Result<(), NamespaceError> {
+        let line = self.lineage.of(peer.process);
+        Ok(self.lock().registry.check_outside(peer, &line, None)?)
     }
 
     /// A process is gone: its tokens are released, its leases end.
-    pub fn process_gone(&self, _process: Process) {
-        unimplemented!()
+    pub fn process_gone(&self, process: Process) {
+        let mut state = self.lock();
+        let outcome = state.registry.process_gone(process, self.clock.now());
+        self.carry_out(&mut state, outcome);
     }
 
     /// A connection is gone: its leases end.
-    pub fn connection_gone(&self, _connection: ConnectionId) {
-        unimplemented!()
+    pub fn connection_gone(&self, connection: ConnectionId) {
+        let mut state = self.lock();
+        let outcome = state.registry.connection_gone(connection, self.clock.now());
+        self.carry_out(&mut state, outcome);
     }
 
     /// Time has passed: tokens whose session was idle for too long are released. When to call it
-    /// again, unless something happens before.
+    /// again, unless the observer is told otherwise before.
     pub fn tick(&self) -> Option<Timestamp> {
-        unimplemented!()
+        let mut state = self.lock();
+        let outcome = state.registry.tick(self.clock.now());
+        self.carry_out(&mut state, outcome);
+        state.due
+    }
+
+    /// A generation that the ground was to drain was discarded.
+    pub fn drained(&self, key: GenerationKey) {
+        let mut state = self.lock();
+        let outcome = state.registry.drained(key);
+        if !self.carry_out(&mut state, outcome) {
+            tracing::warn!(key = key.get(), "a generation is gone that was not to be drained");
+        }
     }
 
     /// The processes whose end is waited for.
     #[must_use]
     pub fn watched_processes(&self) -> Vec<Process> {
-        unimplemented!()
+        self.lock().registry.watched()
     }
 
     /// How much of everything there is.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        unimplemented!()
+        self.lock().registry.counts()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what follows from a decision.
+    fn carry_out<T>(&self, state: &mut State, outcome: Outcome<T>) -> T {
+        for effect in outcome.effects {
+            match effect {
+                Effect::LeaseEnded { lease, uid, kind, generation, inode } => {
+                    match self.ground.used(generation) {
+                        Ok(usage) => state.registry.note_usage(uid, lease, usage),
+                        Err(error) => {
+                            tracing::warn!(%lease, %error, "a receipt has to go without figures");
+                        }
+                    }
+                    match kind {
+                        LeaseKind::Shared => {}
+                        LeaseKind::Private => self.ground.end_lease(generation, &lease, inode),
+                    }
+                }
+                Effect::Drain(key) => self.ground.drain(key),
+                Effect::LowerSession(session) => self.ground.lower_session(&session),
+                Effect::Watch(process) => self.observer.watch(process),
+                Effect::Unwatch(process) => self.observer.unwatch(process),
+            }
+        }
+        self.tell_when_due(state);
+        outcome.value
+    }
+
+    fn tell_when_due(&self, state: &mut State) {
+        let due = state.registry.next_tick();
+        if due != state.due {
+            state.due = due;
+            self.observer.due(due);
+        }
     }
 }
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Namespace").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,14 @@ pub(crate) fn open_by_handle(
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// `truncate(2)`, which unlike `ftruncate(2)` leaves the times of a file alone whose size stays.
+pub(crate) fn truncate(path: &str, size: u64) -> Result<(), Errno> {
+    let path = std::ffi::CString::new(path).map_err(|_| Errno::INVAL)?;
+    let size = libc::off_t::try_from(size).map_err(|_| Errno::FBIG)?;
+    // SAFETY: the path ends with a zero and outlives the call.
+    result(unsafe { libc::truncate(path.as_ptr(), size) }).map(drop)
+}
+
 /// Gives this thread a umask and working directory of its own.
 pub(crate) fn unshare_file_system_attributes() -> Result<(), Errno> {
     // SAFETY: `CLONE_FS` changes no descriptor and no memory that another thread sees.

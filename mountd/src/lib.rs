@@ -2,11 +2,17 @@
 //!
 //! What files mean is decided in `holdfast_fs`, never here.
 
+mod channel;
 mod cli;
 mod config;
 pub mod control;
 pub mod fault;
+mod keeper;
 mod logging;
+mod mount;
+mod place;
+mod sys;
+mod worker;
 
 use std::process::ExitCode;
 

@@ -32,7 +32,8 @@ const ONLY: Generation = Generation(0);
 const MAX_WRITE: u32 = 1 << 20;
 
 /// What is asked of the kernel where it has it.
-const WANTED: [InitFlags; 9] = [
+const WANTED: [InitFlags; 10] = [
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_POSIX_ACL,
     InitFlags::FUSE_PARALLEL_DIROPS,
@@ -161,7 +162,7 @@ impl Filesystem for Adapter {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
-        _handle: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -174,6 +175,7 @@ impl Filesystem for Adapter {
             uid,
             gid,
             size,
+            through_open_file: handle.is_some(),
             accessed: atime.map(time_change),
             modified: mtime.map(time_change),
         };
@@ -268,9 +270,9 @@ impl Filesystem for Adapter {
         entry(reply, self.fs.link(node(inode), node(parent), name));
     }
 
-    fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count(Operation::Open);
-        match self.fs.open(node(inode), open_flags(flags.0)) {
+        match self.fs.open(&caller(request), node(inode), open_flags(flags.0)) {
             Ok(OpenFile { handle, backing: Some(backing), .. }) => {
                 let backing = sys::backing_of_open(&reply, backing);
                 reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
@@ -335,7 +337,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -346,8 +348,8 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         self.count(Operation::Write);
-        let clear = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.fs.write(node(inode), offset, data, clear) {
+        let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match self.fs.write(&caller(request), node(inode), offset, data, drop) {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(errno(error)),
         }

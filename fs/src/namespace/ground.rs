@@ -28,15 +28,12 @@ pub struct Room {
     pub inodes: Option<u64>,
 }
 
-/// Called once, when a generation that was drained is gone.
-pub type Gone = Box<dyn FnOnce() + Send>;
-
 /// The filesystem beneath the namespace: it makes and removes the directories that the registry
 /// decided about.
 ///
 /// Every call is made with the lock of the [`Namespace`](super::Namespace) held. So none may call
-/// back into it, wait for the kernel to do something on the mount (an invalidation does), or take
-/// longer than making a directory or a store takes. A call that fails leaves nothing behind.
+/// back into it, wait for a thread that does, or take longer than making a directory or a store
+/// takes. A call that fails leaves nothing behind.
 pub trait Ground: Send + Sync {
     /// Makes a session's directory below the root; its inode's number.
     ///
@@ -69,14 +66,16 @@ pub trait Ground: Send + Sync {
         owner: Owner,
     ) -> Result<u64, GroundError>;
 
-    /// A private lease has ended: its directory is an ordinary one from now on. It is removed
-    /// here if it is empty; otherwise it stays, with what is in it, until the generation goes.
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
+    /// A private lease, whose directory is this inode, has ended: it is an ordinary directory from
+    /// now on. It is removed here if it is empty; otherwise it stays, with what is in it, until
+    /// the generation goes.
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId, inode: u64);
 
-    /// Nobody leases this generation any more, and nobody will: once the kernel doesn't use it
-    /// either, it is to be discarded and its name removed, and then `gone` called, from a thread
-    /// of the ground's own, never from within this call, and with nothing locked.
-    fn drain(&self, key: GenerationKey, gone: Gone);
+    /// Nobody leases this generation any more, and nobody will. Once the kernel doesn't use it
+    /// either, it is to be discarded, its name is to be removed, and then
+    /// [`drained`](super::Namespace::drained) is to be called: from a thread of the ground's own
+    /// with nothing of the ground's locked, never from within this call.
+    fn drain(&self, key: GenerationKey);
 
     /// Removes a session's directory; there is no generation in it any more.
     fn lower_session(&self, session: &SessionId);
@@ -87,7 +86,8 @@ pub trait Ground: Send + Sync {
     /// Where it holds more than that already, or the store has no limits.
     fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError>;
 
-    /// What a generation holds of its session's limits.
+    /// What a generation holds of its session's limits; nothing for one that was drained and is
+    /// gone already, though that was not said yet.
     ///
     /// # Errors
     /// Where that can't be told.
@@ -128,7 +128,7 @@ impl GroundError {
             Self::OutOfInodes => "store-out-of-inodes",
             Self::Exhausted => "generations-exhausted",
             Self::NotSupported(_) => "not-supported",
-            Self::Refused { .. } => "store-refused",
+            Self::Refused { .. } => "store-unusable",
         }
     }
 }

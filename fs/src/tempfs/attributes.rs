@@ -5,9 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmod,
-    chownat, ftruncate, removexattr, utimensat,
+    chownat, ftruncate, utimensat,
 };
-use rustix::io::Errno;
 
 use super::files::Access;
 use super::lookup::stat;
@@ -15,10 +14,9 @@ use super::{Caller, TempFs, link_to};
 use crate::attributes::{Attributes, FileTime};
 use crate::error::Error;
 use crate::node::Node;
+use crate::sys::truncate;
 
-const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
 
 /// What a time is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +39,9 @@ pub struct Changes {
     pub gid: Option<u32>,
     /// Size.
     pub size: Option<u64>,
+    /// Whether the size is changed through an open file, which is a modification even where the
+    /// size stays what it is.
+    pub through_open_file: bool,
     /// Time of last access.
     pub accessed: Option<TimeChange>,
     /// Time of last change.
@@ -48,6 +49,10 @@ pub struct Changes {
 }
 
 impl Changes {
+    fn is_nothing(&self) -> bool {
+        *self == Self { through_open_file: self.through_open_file, ..Self::default() }
+    }
+
     fn touches_access(&self) -> bool {
         self.permissions.is_some() || self.uid.is_some() || self.gid.is_some()
     }
@@ -84,14 +89,14 @@ impl TempFs {
         if self.structure.is_structural(node) && changes.touches_access() {
             self.accept_without_effect(caller, node, &changes)?;
             changes = Changes { permissions: None, uid: None, gid: None, ..changes };
-            if changes == Changes::default() {
+            if changes.is_nothing() {
                 return self.attributes(node);
             }
         }
         let tree = self.tree(node)?;
         let path = self.path(&tree, node)?;
-        if changes == Changes::default() {
-            self.drop_privileges(&path)?;
+        if changes.is_nothing() {
+            self.drop_privileges(caller, &path)?;
         }
         if changes.uid.is_some() || changes.gid.is_some() {
             let uid = changes.uid.map(Uid::from_raw);
@@ -102,9 +107,13 @@ impl TempFs {
             chmod(link_to(&path), Mode::from_raw_mode(permissions.into()))?;
         }
         if let Some(size) = changes.size {
-            ftruncate(self.file(&tree, node, Access::Write)?, size)?;
+            if changes.through_open_file {
+                ftruncate(self.file(&tree, node, Access::Write)?, size)?;
+            } else {
+                truncate(&link_to(&path), size)?;
+            }
             if caller.uid != 0 {
-                self.drop_privileges(&path)?;
+                self.drop_privileges(caller, &path)?;
             }
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
@@ -152,20 +161,29 @@ impl TempFs {
     }
 
     /// Takes set-id bits and file capabilities away, as a write by someone without the right to
-    /// keep them does.
-    pub(super) fn drop_privileges(&self, path: &OwnedFd) -> Result<(), Error> {
+    /// keep them does. Giving a file to whom it belongs does that, and it is also what a `chown`
+    /// to nobody in particular comes here as.
+    pub(super) fn drop_privileges(&self, caller: &Caller, path: &OwnedFd) -> Result<(), Error> {
+        chownat(path, "", None, None, AtFlags::EMPTY_PATH)?;
+        self.drop_foreign_group(caller, path)
+    }
+
+    /// Without group execution the set-group-id bit stays, except where someone outside the group
+    /// changes the file. Only the kernel knows the caller's groups; it doesn't send them along.
+    pub(super) fn drop_foreign_group(&self, caller: &Caller, path: &OwnedFd) -> Result<(), Error> {
+        if caller.uid == 0 {
+            return Ok(());
+        }
         let present = Attributes::from_statx(Node::ROOT, &stat(path.as_fd(), OsStr::new(""))?);
-        let mut permissions = present.permissions & !SET_USER_ID;
-        if permissions & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE {
-            permissions &= !SET_GROUP_ID;
+        let permissions = present.permissions;
+        if permissions & SET_GROUP_ID != 0
+            && !present.is_directory()
+            && !caller.is_in_group(present.gid)
+        {
+            let mode = Mode::from_raw_mode((permissions & !SET_GROUP_ID).into());
+            chmod(link_to(path), mode)?;
         }
-        if permissions != present.permissions {
-            chmod(link_to(path), Mode::from_raw_mode(permissions.into()))?;
-        }
-        match removexattr(link_to(path), "security.capability") {
-            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(())
     }
 
     /// What the filesystem beneath an inode has and has left.

@@ -96,7 +96,7 @@ impl TempFs {
                     self.forget(attributes.node, 1);
                     return Err(Errno::EXIST.into());
                 }
-                return match self.open(attributes.node, flags) {
+                return match self.open(&new.caller, attributes.node, flags) {
                     Ok(open) => Ok((attributes, open)),
                     Err(error) => {
                         self.forget(attributes.node, 1);

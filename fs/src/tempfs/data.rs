@@ -10,8 +10,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, pwrite};
 
-use super::TempFs;
 use super::files::Access;
+use super::{Caller, TempFs};
 use crate::error::Error;
 use crate::node::Node;
 
@@ -35,22 +35,23 @@ impl TempFs {
         Ok(data)
     }
 
-    /// Writes; `clear_privileges` where the writer has no right to keep set-id bits.
+    /// Writes; `drop_privileges` where the writer has no right to keep set-id bits.
     ///
     /// # Errors
     /// The store's.
     pub fn write(
         &self,
+        caller: &Caller,
         node: Node,
         offset: u64,
         data: &[u8],
-        clear_privileges: bool,
+        drop_privileges: bool,
     ) -> Result<usize, Error> {
         let tree = self.tree(node)?;
         let file = self.file(&tree, node, Access::Write)?;
         let count = pwrite(&file, data, offset)?;
-        if clear_privileges {
-            self.drop_privileges(&*self.path(&tree, node)?)?;
+        if drop_privileges {
+            self.drop_privileges(caller, &*self.path(&tree, node)?)?;
         }
         Ok(count)
     }

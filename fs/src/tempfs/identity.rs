@@ -28,6 +28,20 @@ thread_local! {
     static IDENTITY: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
+impl Caller {
+    /// Whether a group is among the caller's. Who can't be seen any more is in none.
+    pub(super) fn is_in_group(&self, gid: u32) -> bool {
+        if self.gid == gid {
+            return true;
+        }
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.thread)) else {
+            return false;
+        };
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        groups.is_some_and(|groups| groups.split_whitespace().any(|group| group.parse() == Ok(gid)))
+    }
+}
+
 impl TempFs {
     /// Gives this thread the caller's identity until another one is asked for. Costs no system
     /// call while the caller stays the same.

@@ -2,13 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, ftruncate};
 
-use super::TempFs;
 use super::files::Access;
+use super::{Caller, TempFs};
 use crate::error::Error;
 use crate::inode_table::Opened;
 use crate::node::Node;
+use crate::store::Tree;
 
 /// A file that the kernel has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +25,11 @@ pub struct OpenFile {
 }
 
 impl TempFs {
-    /// Opens a regular file.
+    /// Opens a regular file, emptying it first where the flags say so.
     ///
     /// # Errors
     /// The store's.
-    pub fn open(&self, node: Node, flags: OFlags) -> Result<OpenFile, Error> {
+    pub fn open(&self, caller: &Caller, node: Node, flags: OFlags) -> Result<OpenFile, Error> {
         let tree = self.tree(node)?;
         let opened = match self.table.opened(node, None, |file| self.register(file))? {
             Some(opened) => opened,
@@ -39,17 +40,38 @@ impl TempFs {
                     .ok_or(Error::Forgotten)?
             }
         };
-        if opened.backing.is_none() {
-            let access = match flags & OFlags::ACCMODE {
-                OFlags::RDONLY => Access::Read,
-                _ => Access::Write,
-            };
-            if let Err(error) = self.file(&tree, node, access) {
-                self.release(node, opened.incarnation.into());
-                return Err(error);
+        let opened = self.open_file_of(opened);
+        match self.prepare(caller, &tree, node, flags, opened.backing.is_none()) {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                self.release(node, opened.handle);
+                Err(error)
             }
         }
-        Ok(self.open_file_of(opened))
+    }
+
+    /// What an open does to the file, and what it needs here where its data come through here.
+    fn prepare(
+        &self,
+        caller: &Caller,
+        tree: &Tree,
+        node: Node,
+        flags: OFlags,
+        here: bool,
+    ) -> Result<(), Error> {
+        let access = match flags & OFlags::ACCMODE {
+            OFlags::RDONLY => Access::Read,
+            _ => Access::Write,
+        };
+        if flags.contains(OFlags::TRUNC) {
+            ftruncate(self.file(tree, node, Access::Write)?, 0)?;
+            if caller.uid != 0 {
+                self.drop_privileges(caller, &*self.path(tree, node)?)?;
+            }
+        } else if here {
+            self.file(tree, node, access)?;
+        }
+        Ok(())
     }
 
     /// Opens a file that has just been made, whose descriptor can do what its mode may forbid.

@@ -16,7 +16,10 @@ use crate::node::Node;
 const GREATEST: usize = 64 * 1024;
 
 /// Names of attributes that decide who may do what.
-const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const ACCESS_LISTS: [&[u8]; 2] = [ACCESS_LIST, b"system.posix_acl_default"];
+
+/// The one that decides about the inode itself.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl TempFs {
     /// The value of an attribute.
@@ -69,7 +72,11 @@ impl TempFs {
             return Ok(());
         }
         let path = self.path_of_node(node)?;
-        Ok(setxattr(link_to(&path), name, value, XattrFlags::from_bits_retain(flags))?)
+        setxattr(link_to(&path), name, value, XattrFlags::from_bits_retain(flags))?;
+        if name.as_bytes() == ACCESS_LIST {
+            self.drop_foreign_group(caller, &path)?;
+        }
+        Ok(())
     }
 
     /// Removes an attribute.

@@ -1,23 +1,102 @@
 //! `holdfast serve`, and what only the keeper starts.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::RawFd;
 use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
 
 use super::Outcome;
 use super::args::ServeArgs;
 use super::output::Output;
-use crate::fault::Fault;
+use crate::config::{Flags, Host, Settings};
+use crate::fault::{Fault, FaultReport};
+use crate::keeper::{self, Serving};
+use crate::mount::answer_probe;
+use crate::{sys, worker};
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    mountpoint: &'a Path,
+    socket: &'a Path,
+    already: bool,
+}
 
 /// Serves until told to stop.
-pub(crate) fn run(_socket: Option<&Path>, _args: &ServeArgs, _output: Output) -> Outcome {
-    Err(Fault::NotSupported { what: "serve".to_owned() }.into())
+pub(crate) fn run(socket: Option<&Path>, args: &ServeArgs, output: Output) -> Outcome {
+    let mut ready = args.ready_fd.map(Ready::new).transpose()?;
+    let served = serve(socket, args, output, &mut ready);
+    if let (Err(report), Some(ready)) = (&served, ready) {
+        ready.fault(report);
+    }
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+fn serve(
+    socket: Option<&Path>,
+    args: &ServeArgs,
+    output: Output,
+    ready: &mut Option<Ready>,
+) -> Result<(), FaultReport> {
+    let host = Host::ask()?;
+    let flags = Flags {
+        mountpoint: args.mountpoint.clone(),
+        socket: socket.map(Path::to_owned),
+        store: args.store.clone(),
+        idle_exit: args.idle_exit,
+        context: args.context.clone(),
+    };
+    let settings = Settings::read(host, flags)?;
+    keeper::serve(host, &settings, |serving| {
+        announce(serving, output);
+        if let Some(ready) = ready.take() {
+            ready.serving();
+        }
+    })
+}
+
+fn announce(serving: &Serving, output: Output) {
+    let Serving { mountpoint, socket, already } = serving;
+    output.answer(&Answer { mountpoint, socket, already: *already }, |_| {
+        let verb = if *already { "already serves" } else { "serves" };
+        format!("holdfast {verb} {} at {}", mountpoint.display(), socket.display())
+    });
+}
+
+/// The descriptor on which whoever started the daemon waits.
+struct Ready(File);
+
+impl Ready {
+    fn new(descriptor: RawFd) -> Result<Self, Fault> {
+        let descriptor = sys::inherited(descriptor).map_err(|errno| Fault::SettingsInvalid {
+            place: "--ready-fd".to_owned(),
+            reason: errno.to_string(),
+        })?;
+        Ok(Self(File::from(descriptor)))
+    }
+
+    // Whoever has left doesn't wait any more.
+
+    fn serving(mut self) {
+        let _ = self.0.write_all(b"\n");
+    }
+
+    fn fault(mut self, report: &FaultReport) {
+        if let Ok(mut line) = serde_json::to_vec(report) {
+            line.push(b'\n');
+            let _ = self.0.write_all(&line);
+        }
+    }
 }
 
 /// The keeper's other half.
 pub(crate) fn worker() -> Outcome {
-    Err(Fault::NotSupported { what: "worker".to_owned() }.into())
+    Ok(worker::run())
 }
 
 /// Asks a mount whether anybody serves it.
 pub(crate) fn probe() -> Outcome {
-    Err(Fault::NotSupported { what: "probe".to_owned() }.into())
+    Ok(answer_probe())
 }

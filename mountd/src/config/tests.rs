@@ -54,7 +54,8 @@ fn flags_over_variables_over_file() {
 
 #[test]
 fn a_bad_value_is_named_by_its_place() {
-    let cases: &[(&[(&str, &str)], &str, &str)] = &[
+    type Variables = [(&'static str, &'static str)];
+    let cases: &[(&Variables, &str, &str)] = &[
         (&[], "\nmountpiont = '/a'\n", "/etc/c.toml:2"),
         (&[], "store = 'tmpfs'\n\n# x\nidle_exit = 'soon'\n", "/etc/c.toml:4"),
         (&[], "store = 'disk'\n", "/etc/c.toml:1"),

@@ -31,8 +31,8 @@ impl Fault {
             Self::FuseDeviceMissing { device, errno } => text(
                 format!("{} can't be opened: {errno}", device.display()),
                 "the host has no usable FUSE device",
-                "load the kernel's module with `modprobe fuse`; in a container, start it with \
-                 `--device /dev/fuse`",
+                "load the kernel's module with `modprobe fuse`, and let users open the device \
+                 (`chmod 666 /dev/fuse`); in a container, start it with `--device /dev/fuse`",
             ),
             Self::FusermountMissing { errno } => text(
                 format!("fusermount3 can't be started: {errno}"),

@@ -1,0 +1,104 @@
+//! What clients ask for about leases.
+//!
+//! It must never record what the ground could not make.
+
+use super::ground::Owner;
+use super::room::room_left;
+use super::{Namespace, NamespaceError, State};
+use crate::registry::{
+    Binding, LeaseKind, LeaseView, Peer, Process, Receipt, RegistryError, SessionView,
+};
+
+impl Namespace {
+    /// Takes a lease on the current generation, making that if there is none. Where only the
+    /// lease's own directory can't be made, the generation stays, as the current one.
+    ///
+    /// # Errors
+    /// Where there is no such session, it is sealed, or a limit or the store forbids it.
+    pub fn acquire_lease(
+        &self,
+        peer: &Peer,
+        session: &str,
+        kind: LeaseKind,
+        binding: Binding,
+    ) -> Result<LeaseView, NamespaceError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let view = state.registry.leasable(peer, session)?;
+        // From here on by its id, which means one session whatever the names are.
+        let session = view.id.as_str();
+        let owner = Owner { uid: view.uid, gid: view.gid, mode: view.policy.mode };
+        self.ensure_generation(state, peer, &view, owner)?;
+        let State { registry, draw, .. } = state;
+        let now = self.clock.now();
+        let new = registry
+            .acquire(peer, session, kind, binding, now, draw.as_mut())?
+            .ok_or_else(|| RegistryError::SessionUnknown { session: session.to_owned() })?;
+        let inode = match kind {
+            LeaseKind::Shared => None,
+            LeaseKind::Private => {
+                Some(self.ground.raise_lease(new.generation(), &new.id(), owner)?)
+            }
+        };
+        let outcome = new.commit(inode);
+        Ok(self.carry_out(state, outcome))
+    }
+
+    /// Hangs a lease on a process, whatever it hung on before. Whether the caller may name that
+    /// process is for the caller's side to know.
+    ///
+    /// # Errors
+    /// Where there is no such lease, or it has ended.
+    pub fn bind_lease(
+        &self,
+        peer: &Peer,
+        lease: &str,
+        process: Process,
+    ) -> Result<LeaseView, NamespaceError> {
+        let mut state = self.lock();
+        let outcome = state.registry.bind(peer, lease, process, self.clock.now())?;
+        Ok(self.carry_out(&mut state, outcome))
+    }
+
+    /// A lease that has not ended.
+    ///
+    /// # Errors
+    /// Where there is no such lease, or it has ended.
+    pub fn check_lease(&self, peer: &Peer, lease: &str) -> Result<LeaseView, NamespaceError> {
+        Ok(self.lock().registry.lease(peer, lease)?)
+    }
+
+    /// Ends a lease. For one that has ended already, the receipt is given again for a while.
+    ///
+    /// # Errors
+    /// Where there is no such lease.
+    pub fn release_lease(&self, peer: &Peer, lease: &str) -> Result<Receipt, NamespaceError> {
+        let mut state = self.lock();
+        let outcome = state.registry.release_lease(peer, lease, self.clock.now())?;
+        let id = self.carry_out(&mut state, outcome);
+        Ok(state.registry.receipt(peer, id)?)
+    }
+
+    /// The leases that the caller may touch.
+    #[must_use]
+    pub fn list_leases(&self, peer: &Peer) -> Vec<LeaseView> {
+        self.lock().registry.leases(peer)
+    }
+
+    fn ensure_generation(
+        &self,
+        state: &mut State,
+        peer: &Peer,
+        session: &SessionView,
+        owner: Owner,
+    ) -> Result<(), NamespaceError> {
+        let Some(new) = state.registry.new_generation(peer, session.id.as_str())? else {
+            return Ok(());
+        };
+        let room = room_left(&*self.ground, session.id, &session.policy, &session.generations)?;
+        let (number, key) = (new.number(), new.key());
+        let inode = self.ground.raise_generation(&session.id, number, key, room, owner)?;
+        new.commit(inode);
+        Ok(())
+    }
+}

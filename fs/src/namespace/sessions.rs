@@ -1,0 +1,159 @@
+//! What clients ask for about sessions.
+//!
+//! It must never record what the ground could not make.
+
+use super::ground::Owner;
+use super::room::room_left;
+use super::{Namespace, NamespaceError, State};
+use crate::registry::{Holder, OpenedSession, Opening, Peer, PolicyRequest, SessionView, TokenId};
+
+impl Namespace {
+    /// Opens a session, or attaches to the open one of that name that the caller's uid has. What
+    /// the request says of the policy has to be so in a session that it attaches to.
+    ///
+    /// Whether the caller may name the holder is for the caller's side to know: the kernel tells
+    /// there whose process it is.
+    ///
+    /// # Errors
+    /// Where the name, the policy or a limit forbids it, or the directory can't be made.
+    pub fn open_session(
+        &self,
+        peer: &Peer,
+        name: Option<&str>,
+        policy: &PolicyRequest,
+        holder: Holder,
+    ) -> Result<OpenedSession, NamespaceError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let State { registry, draw, .. } = state;
+        let outcome =
+            match registry.open(peer, name, policy, holder, self.clock.now(), draw.as_mut())? {
+                Opening::Attached(outcome) => outcome,
+                Opening::New(new) => {
+                    let (uid, gid) = new.owner();
+                    let owner = Owner { uid, gid, mode: new.policy().mode };
+                    let inode = self.ground.raise_session(&new.id(), owner)?;
+                    new.commit(inode)
+                }
+            };
+        Ok(self.carry_out(state, outcome))
+    }
+
+    /// Gives one more owner token of an open session, by its name or id.
+    ///
+    /// # Errors
+    /// Where there is no such session, or it is sealed, or has too many.
+    pub fn retain_session(
+        &self,
+        peer: &Peer,
+        session: &str,
+        holder: Holder,
+    ) -> Result<TokenId, NamespaceError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let State { registry, draw, .. } = state;
+        let outcome = registry.retain(peer, session, holder, self.clock.now(), draw.as_mut())?;
+        Ok(self.carry_out(state, outcome))
+    }
+
+    /// Takes an owner token back; the last one seals the session. A token that was released
+    /// before, by whatever cause, is released again without an error.
+    ///
+    /// # Errors
+    /// Where there is no such session or token.
+    pub fn release_session(
+        &self,
+        peer: &Peer,
+        session: &str,
+        token: &str,
+    ) -> Result<(), NamespaceError> {
+        let mut state = self.lock();
+        let outcome = state.registry.release(peer, session, token, self.clock.now())?;
+        self.carry_out(&mut state, outcome);
+        Ok(())
+    }
+
+    /// Retires the current generation; the next lease makes a fresh one.
+    ///
+    /// # Errors
+    /// Where there is no such session, it is sealed, or the caller is inside a lease of it.
+    pub fn rotate_session(
+        &self,
+        peer: &Peer,
+        session: &str,
+    ) -> Result<SessionView, NamespaceError> {
+        let line = self.lineage.of(peer.process);
+        let mut state = self.lock();
+        let outcome = state.registry.rotate(peer, &line, session, self.clock.now())?;
+        Ok(self.carry_out(&mut state, outcome))
+    }
+
+    /// Changes the limits of an open session; what is `None` stays as it is.
+    ///
+    /// # Errors
+    /// Where there is no such session, it is sealed, or it holds more than that already.
+    pub fn resize_session(
+        &self,
+        peer: &Peer,
+        session: &str,
+        size: Option<u64>,
+        inodes: Option<u64>,
+    ) -> Result<SessionView, NamespaceError> {
+        let mut state = self.lock();
+        let new = state.registry.resize(peer, session, size, inodes, self.clock.now())?;
+        let generations = new.generations();
+        let current = generations.iter().find(|generation| !generation.retired);
+        if let Some(current) = current.filter(|_| !new.is_the_same()) {
+            let room = room_left(&*self.ground, new.session(), &new.policy(), &generations)?;
+            self.ground.resize(current.key, room)?;
+        }
+        new.commit();
+        self.tell_when_due(&mut state);
+        Ok(state.registry.session(peer, session)?)
+    }
+
+    /// Seals a session whoever retains it. Its leases go on until they end, unless `force` ends
+    /// them here.
+    ///
+    /// # Errors
+    /// Where there is no such session, or the caller is inside a lease of it.
+    pub fn close_session(
+        &self,
+        peer: &Peer,
+        session: &str,
+        force: bool,
+    ) -> Result<(), NamespaceError> {
+        let line = self.lineage.of(peer.process);
+        let mut state = self.lock();
+        let outcome = state.registry.close(peer, &line, session, force, self.clock.now())?;
+        self.carry_out(&mut state, outcome);
+        Ok(())
+    }
+
+    /// The sessions that the caller may touch.
+    #[must_use]
+    pub fn list_sessions(&self, peer: &Peer) -> Vec<SessionView> {
+        self.lock().registry.sessions(peer)
+    }
+
+    /// One session, sealed or not.
+    ///
+    /// # Errors
+    /// Where there is no such session.
+    pub fn show_session(&self, peer: &Peer, session: &str) -> Result<SessionView, NamespaceError> {
+        Ok(self.lock().registry.session(peer, session)?)
+    }
+
+    /// Whether the next lease would be had.
+    ///
+    /// # Errors
+    /// The error that the lease would be refused with.
+    pub fn check(&self, peer: &Peer, session: &str) -> Result<SessionView, NamespaceError> {
+        let state = self.lock();
+        let view = state.registry.leasable(peer, session)?;
+        if view.current.is_none() {
+            room_left(&*self.ground, view.id, &view.policy, &view.generations)?;
+        }
+        Ok(view)
+    }
+}

@@ -1,0 +1,1 @@
+//! The namespace on a ground that keeps books.

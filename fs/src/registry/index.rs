@@ -1,0 +1,245 @@
+//! Ways to find records that don't lead through the session.
+//!
+//! It must never hold anything that can't be found by looking through all sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::effect::Effect;
+use super::lease::Lease;
+use super::session::Session;
+use super::token::Token;
+use super::{Binding, ConnectionId, Holder, LeaseId, Process, SessionId, TokenId};
+use crate::clock::Timestamp;
+use crate::node::GenerationKey;
+
+/// What the end of something outside ends here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Anchor {
+    Process(Process),
+    Connection(ConnectionId),
+}
+
+/// What hangs on an anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hanging {
+    /// A lease that is bound to it, or an unbound one that it asked for.
+    Lease(LeaseId),
+    Token(SessionId, TokenId),
+}
+
+/// Ways to find records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Index {
+    /// Open sessions by uid and name.
+    names: BTreeMap<u32, BTreeMap<String, SessionId>>,
+    /// How many open sessions a uid has.
+    open: BTreeMap<u32, usize>,
+    leases: BTreeMap<LeaseId, SessionId>,
+    generations: BTreeMap<GenerationKey, SessionId>,
+    anchors: BTreeMap<Anchor, BTreeSet<Hanging>>,
+    expiries: BTreeSet<(Timestamp, SessionId)>,
+    expiry_of: BTreeMap<SessionId, Timestamp>,
+}
+
+impl Index {
+    /// The index of sessions that were recorded earlier.
+    pub(crate) fn of<'s>(sessions: impl Iterator<Item = &'s Session>) -> Self {
+        let mut index = Self::default();
+        // What is to be watched is asked for after this.
+        let mut effects = Vec::new();
+        for session in sessions {
+            if !session.sealed {
+                index.add_open(session);
+            }
+            for token in session.tokens.values() {
+                index.add_token(session.id, token, &mut effects);
+            }
+            for generation in session.generations.values() {
+                index.add_generation(session.id, generation.key);
+            }
+            for lease in session.leases.values() {
+                index.add_lease(session.id, lease, &mut effects);
+            }
+            index.set_expiry(session);
+        }
+        index
+    }
+
+    pub(crate) fn add_open(&mut self, session: &Session) {
+        *self.open.entry(session.uid).or_default() += 1;
+        if let Some(name) = &session.name {
+            self.names.entry(session.uid).or_default().insert(name.clone(), session.id);
+        }
+    }
+
+    pub(crate) fn remove_open(&mut self, session: &Session) {
+        if let Some(count) = self.open.get_mut(&session.uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&session.uid);
+            }
+        }
+        if let (Some(name), Some(names)) = (&session.name, self.names.get_mut(&session.uid)) {
+            names.remove(name);
+            if names.is_empty() {
+                self.names.remove(&session.uid);
+            }
+        }
+    }
+
+    pub(crate) fn open_sessions(&self, uid: u32) -> usize {
+        self.open.get(&uid).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn named(&self, uid: u32, name: &str) -> Option<SessionId> {
+        self.names.get(&uid)?.get(name).copied()
+    }
+
+    pub(crate) fn named_by_anyone(&self, name: &str) -> impl Iterator<Item = SessionId> {
+        self.names.values().filter_map(move |names| names.get(name).copied())
+    }
+
+    pub(crate) fn add_generation(&mut self, session: SessionId, key: GenerationKey) {
+        self.generations.insert(key, session);
+    }
+
+    pub(crate) fn remove_generation(&mut self, key: GenerationKey) {
+        self.generations.remove(&key);
+    }
+
+    pub(crate) fn session_of_generation(&self, key: GenerationKey) -> Option<SessionId> {
+        self.generations.get(&key).copied()
+    }
+
+    pub(crate) fn generations(&self) -> usize {
+        self.generations.len()
+    }
+
+    pub(crate) fn add_lease(
+        &mut self,
+        session: SessionId,
+        lease: &Lease,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.leases.insert(lease.id, session);
+        self.hang_lease(lease, effects);
+    }
+
+    pub(crate) fn remove_lease(&mut self, lease: &Lease, effects: &mut Vec<Effect>) {
+        self.leases.remove(&lease.id);
+        self.unhang_lease(lease, effects);
+    }
+
+    pub(crate) fn session_of_lease(&self, lease: LeaseId) -> Option<SessionId> {
+        self.leases.get(&lease).copied()
+    }
+
+    /// A lease hangs on something else now.
+    pub(crate) fn move_lease(&mut self, before: &Lease, after: &Lease, effects: &mut Vec<Effect>) {
+        if anchor_of_lease(before) != anchor_of_lease(after) {
+            self.unhang_lease(before, effects);
+            self.hang_lease(after, effects);
+        }
+    }
+
+    fn hang_lease(&mut self, lease: &Lease, effects: &mut Vec<Effect>) {
+        if let Some(anchor) = anchor_of_lease(lease) {
+            self.hang(anchor, Hanging::Lease(lease.id), effects);
+        }
+    }
+
+    fn unhang_lease(&mut self, lease: &Lease, effects: &mut Vec<Effect>) {
+        if let Some(anchor) = anchor_of_lease(lease) {
+            self.unhang(anchor, Hanging::Lease(lease.id), effects);
+        }
+    }
+
+    pub(crate) fn add_token(
+        &mut self,
+        session: SessionId,
+        token: &Token,
+        effects: &mut Vec<Effect>,
+    ) {
+        match token.holder {
+            Holder::Process(process) => {
+                let hanging = Hanging::Token(session, token.id);
+                self.hang(Anchor::Process(process), hanging, effects);
+            }
+            Holder::Linger { .. } => {}
+        }
+    }
+
+    pub(crate) fn remove_token(
+        &mut self,
+        session: SessionId,
+        token: &Token,
+        effects: &mut Vec<Effect>,
+    ) {
+        match token.holder {
+            Holder::Process(process) => {
+                let hanging = Hanging::Token(session, token.id);
+                self.unhang(Anchor::Process(process), hanging, effects);
+            }
+            Holder::Linger { .. } => {}
+        }
+    }
+
+    /// Takes everything off an anchor that is gone, leases first.
+    pub(crate) fn cut(&mut self, anchor: Anchor) -> BTreeSet<Hanging> {
+        self.anchors.remove(&anchor).unwrap_or_default()
+    }
+
+    pub(crate) fn hanging_on(&self, anchor: Anchor) -> impl Iterator<Item = Hanging> {
+        self.anchors.get(&anchor).into_iter().flatten().copied()
+    }
+
+    pub(crate) fn processes(&self) -> impl Iterator<Item = Process> {
+        self.anchors.keys().filter_map(|anchor| match anchor {
+            Anchor::Process(process) => Some(*process),
+            Anchor::Connection(_) => None,
+        })
+    }
+
+    pub(crate) fn set_expiry(&mut self, session: &Session) {
+        if let Some(before) = self.expiry_of.remove(&session.id) {
+            self.expiries.remove(&(before, session.id));
+        }
+        if let Some(at) = session.expires() {
+            self.expiry_of.insert(session.id, at);
+            self.expiries.insert((at, session.id));
+        }
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<(Timestamp, SessionId)> {
+        self.expiries.first().copied()
+    }
+
+    fn hang(&mut self, anchor: Anchor, hanging: Hanging, effects: &mut Vec<Effect>) {
+        let all = self.anchors.entry(anchor).or_default();
+        if let (true, Anchor::Process(process)) = (all.is_empty(), anchor) {
+            effects.push(Effect::Watch(process));
+        }
+        all.insert(hanging);
+    }
+
+    fn unhang(&mut self, anchor: Anchor, hanging: Hanging, effects: &mut Vec<Effect>) {
+        // Nothing is there where the anchor itself is gone.
+        let Some(all) = self.anchors.get_mut(&anchor) else { return };
+        all.remove(&hanging);
+        if all.is_empty() {
+            self.anchors.remove(&anchor);
+            if let Anchor::Process(process) = anchor {
+                effects.push(Effect::Unwatch(process));
+            }
+        }
+    }
+}
+
+fn anchor_of_lease(lease: &Lease) -> Option<Anchor> {
+    match lease.binding {
+        Binding::Process(process) => Some(Anchor::Process(process)),
+        Binding::Connection(connection) => Some(Anchor::Connection(connection)),
+        Binding::Unbound if lease.asker_gone => None,
+        Binding::Unbound => Some(Anchor::Process(lease.asked_by)),
+    }
+}

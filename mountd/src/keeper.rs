@@ -1,0 +1,269 @@
+//! The process that `serve` starts as: it holds what must outlive the worker.
+//!
+//! It takes the seat, opens the store, makes the mount, starts the worker, and takes all of it down
+//! again. It must never parse a request, touch a path below the mount, or wait without an end.
+
+mod ask;
+mod child;
+mod seat;
+mod store;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::channel::{Begin, ToKeeper, ToWorker, Why};
+use crate::config::{Host, Settings, Store};
+use crate::fault::{Fault, FaultReport};
+use crate::mount::attach::Mount;
+use crate::mount::check::Mountpoint;
+use crate::place::Place;
+use crate::sys::StopSignals;
+use child::{Event, Worker};
+use seat::Seat;
+
+/// How long the worker may take to get ready.
+const START: Duration = Duration::from_secs(30);
+/// How long the worker may take to let requests in flight go out.
+const QUIESCE: Duration = Duration::from_secs(2);
+/// How long the worker may take to end.
+const END: Duration = Duration::from_secs(5);
+
+/// What is told once the namespace is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Serving {
+    /// Where it appears.
+    pub(crate) mountpoint: PathBuf,
+    /// Where the daemon listens.
+    pub(crate) socket: PathBuf,
+    /// Whether a daemon that was there before serves it.
+    pub(crate) already: bool,
+}
+
+/// Serves the namespace until asked to stop. `announce` is called once it is served.
+pub(crate) fn serve(
+    host: Host,
+    settings: &Settings,
+    announce: impl FnOnce(&Serving),
+) -> Result<(), FaultReport> {
+    let signals =
+        StopSignals::block().map_err(|errno| Fault::System { step: "wait for signals", errno })?;
+    raise_descriptor_limit();
+    let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
+    let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
+        let socket = settings.socket.clone();
+        announce(&Serving { mountpoint, socket, already: true });
+        return Ok(());
+    };
+    let mut keeper = Keeper { host, signals, mountpoint: None, mount: None, worker: None };
+    let result = keeper.run(settings, &mut seat, announce);
+    let cleared = keeper.clear();
+    seat.leave();
+    result.and(cleared.map_err(FaultReport::from))
+}
+
+/// What the keeper has, in the order in which it gets it.
+struct Keeper {
+    host: Host,
+    signals: StopSignals,
+    mountpoint: Option<Mountpoint>,
+    worker: Option<Worker>,
+    mount: Option<Mount>,
+}
+
+/// How the time of a worker ended, where nothing failed.
+enum Stopped {
+    Signal(i32),
+    Worker(Why),
+}
+
+impl Keeper {
+    /// Starts, serves, and comes back with the reason for stopping.
+    fn run(
+        &mut self,
+        settings: &Settings,
+        seat: &mut Seat,
+        announce: impl FnOnce(&Serving),
+    ) -> Result<(), FaultReport> {
+        let store = match &settings.store {
+            Store::Tmpfs => None,
+            Store::Dir(path) => Some(store::open(path, self.host)?),
+        };
+        let mountpoint =
+            self.mountpoint.insert(Mountpoint::check(&settings.mountpoint, self.host)?);
+        let path = mountpoint.place.path().to_owned();
+        mountpoint.directory.made |= seat.was_made(&path);
+        if mountpoint.directory.made {
+            seat.remember_made(&path);
+        }
+        let begin = Begin {
+            privileged: self.host.privileged,
+            keeper: std::process::id(),
+            mountpoint: path.clone(),
+            socket: seat.socket().to_owned(),
+            store: settings.store.clone(),
+            idle_exit: settings.idle_exit,
+        };
+        let stopped = match self.start(settings, seat, store, begin)? {
+            Some(stopped) => stopped,
+            None => {
+                let socket = settings.socket.clone();
+                tracing::info!(mountpoint = %path.display(), "serving");
+                announce(&Serving { mountpoint: path.clone(), socket, already: false });
+                self.stand()?
+            }
+        };
+        match stopped {
+            Stopped::Signal(number) => tracing::info!(number, "stopping on a signal"),
+            Stopped::Worker(Why::Asked) => tracing::info!("stopping because a client asked"),
+            Stopped::Worker(Why::Idle) => tracing::info!("stopping because nobody uses it"),
+            Stopped::Worker(Why::ConnectionEnded) => {
+                return Err(Fault::ConnectionAborted { mountpoint: path }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the worker and makes the mount; where somebody asked to stop meanwhile, says so.
+    fn start(
+        &mut self,
+        settings: &Settings,
+        seat: &Seat,
+        store: Option<OwnedFd>,
+        begin: Begin,
+    ) -> Result<Option<Stopped>, FaultReport> {
+        let worker = Worker::start().map_err(|error| system("start the worker", &error))?;
+        let worker = self.worker.insert(worker);
+        let mut descriptors = vec![seat.listener()];
+        descriptors.extend(store.as_ref().map(AsFd::as_fd));
+        worker.tell(&ToWorker::Begin(begin), &descriptors);
+        let end = Instant::now() + START;
+        if let Some(stopped) = self.wait_until(|said| matches!(said, ToKeeper::Prepared), end)? {
+            return Ok(Some(stopped));
+        }
+        // Both are there: `run` has put them there, and nothing takes them away before `clear`.
+        let (Some(mountpoint), Some(worker)) = (&self.mountpoint, &self.worker) else {
+            return Err(Fault::Stopping.into());
+        };
+        let mount = Mount::make(mountpoint, self.host, settings.context.as_deref())?;
+        let mount = self.mount.insert(mount);
+        let device = mount.identity.device;
+        if let Some(connection) = mount.connection() {
+            worker.tell(&ToWorker::Serve { device }, &[connection]);
+        }
+        if let Some(stopped) = self.wait_until(|said| matches!(said, ToKeeper::Ready), end)? {
+            return Ok(Some(stopped));
+        }
+        if let (Some(mountpoint), Some(mount)) = (&self.mountpoint, &mut self.mount) {
+            mount.attach(mountpoint)?;
+        }
+        Ok(None)
+    }
+
+    /// Waits as long as it takes for a reason to stop.
+    fn stand(&mut self) -> Result<Stopped, FaultReport> {
+        loop {
+            match self.next(None)? {
+                Event::Said(ToKeeper::Stop(why)) => return Ok(Stopped::Worker(why)),
+                Event::Said(message) => tracing::warn!(?message, "out of turn"),
+                Event::Ended(status) => return Err(worker_failed(status).into()),
+                Event::Signal(number) => return Ok(Stopped::Signal(number)),
+                Event::Late => {}
+            }
+        }
+    }
+
+    /// Waits until the worker says what is waited for.
+    fn wait_until(
+        &mut self,
+        done: impl Fn(&ToKeeper) -> bool,
+        end: Instant,
+    ) -> Result<Option<Stopped>, FaultReport> {
+        loop {
+            match self.next(Some(end))? {
+                Event::Said(message) if done(&message) => return Ok(None),
+                Event::Said(ToKeeper::Failed(report)) => return Err(report),
+                Event::Said(ToKeeper::Stop(why)) => return Ok(Some(Stopped::Worker(why))),
+                Event::Said(message) => tracing::warn!(?message, "out of turn"),
+                Event::Ended(status) => return Err(worker_failed(status).into()),
+                Event::Signal(number) => return Ok(Some(Stopped::Signal(number))),
+                Event::Late => {
+                    let status = format!("not ready after {START:?}");
+                    return Err(Fault::WorkerFailed { status }.into());
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, end: Option<Instant>) -> Result<Event, FaultReport> {
+        let Some(worker) = &mut self.worker else { return Err(Fault::Stopping.into()) };
+        let event = worker.next(Some(&self.signals), end);
+        if matches!(event, Ok(Event::Ended(_))) {
+            self.worker = None;
+        }
+        event.map_err(|error| system("wait for the worker", &error).into())
+    }
+
+    /// Takes down what was put up. While the worker lives the mount goes first, so that what is
+    /// still written reaches it; where it has died the connection goes first, so that nobody waits
+    /// for an answer.
+    fn clear(&mut self) -> Result<(), Fault> {
+        if let Some(worker) = &mut self.worker {
+            worker.tell(&ToWorker::Quiesce, &[]);
+            let end = Some(Instant::now() + QUIESCE);
+            match worker.next(None, end) {
+                Ok(Event::Said(_) | Event::Late | Event::Signal(_)) => {}
+                Ok(Event::Ended(_)) => self.worker = None,
+                Err(error) => tracing::warn!(%error, "the worker can't be waited for"),
+            }
+        }
+        if self.worker.is_none()
+            && let Some(mount) = &mut self.mount
+        {
+            mount.close_connection();
+        }
+        let detached = match (&mut self.mount, &self.mountpoint) {
+            (Some(mount), Some(mountpoint)) => mount.detach(&mountpoint.place, self.host),
+            _ => Ok(()),
+        };
+        if let Some(worker) = self.worker.take() {
+            match worker.end(END) {
+                Ok(status) if status.success() => {}
+                Ok(status) => tracing::warn!(%status, "the worker ended"),
+                Err(error) => tracing::warn!(%error, "the worker can't be waited for"),
+            }
+        }
+        self.mount = None;
+        if let Some(Mountpoint { place, directory }) = self.mountpoint.take() {
+            place.remove(&directory);
+        }
+        detached
+    }
+}
+
+/// The path without links, as a daemon that serves it names it.
+fn canonical(path: &Path) -> Option<PathBuf> {
+    Place::of(path).ok().map(|place| place.path().to_owned())
+}
+
+/// A tree needs many descriptors, and the soft limit is there for programs that use `select`.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(errno) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%errno, "the limit of descriptors stays as it is");
+    }
+}
+
+fn worker_failed(status: ExitStatus) -> Fault {
+    Fault::WorkerFailed { status: status.to_string() }
+}
+
+fn system(step: &'static str, error: &io::Error) -> Fault {
+    Fault::System { step, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+}

@@ -1,0 +1,128 @@
+//! One daemon a seat, and nothing left when it goes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use rustix::process::{getegid, geteuid};
+
+use super::*;
+use crate::config::Store;
+
+fn host() -> Host {
+    Host { privileged: false, uid: geteuid().as_raw(), gid: getegid().as_raw() }
+}
+
+fn settings(socket: PathBuf, own_socket_directory: bool) -> Settings {
+    Settings {
+        mountpoint: PathBuf::from("/m"),
+        socket,
+        own_socket_directory,
+        store: Store::Tmpfs,
+        idle_exit: None,
+        context: None,
+    }
+}
+
+fn seat(settings: &Settings) -> Result<Option<Seat>, Fault> {
+    take(host(), settings, Path::new("/m"))
+}
+
+fn taken(settings: &Settings) -> Seat {
+    match seat(settings) {
+        Ok(Some(seat)) => seat,
+        other => panic!("not taken: {other:?}"),
+    }
+}
+
+fn code(settings: &Settings) -> &'static str {
+    seat(settings).map_or_else(|fault| fault.code(), |_| "taken or serving")
+}
+
+#[test]
+fn what_was_made_is_gone_in_the_end() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let directory = room.path().join("d");
+    for own in [true, false] {
+        let seat = taken(&settings(directory.join("control"), own));
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+        assert_eq!(mode(&directory), 0o700);
+        assert_eq!(mode(&directory.join("control")), 0o600);
+        seat.leave();
+        assert!(!directory.exists());
+    }
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let socket = room.path().join("control");
+    drop(UnixListener::bind(&socket).expect("bound"));
+    taken(&settings(socket.clone(), false)).leave();
+    assert!(!socket.exists());
+    assert!(room.path().exists());
+}
+
+#[test]
+fn what_is_not_our_socket_is_left_alone() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let socket = room.path().join("control");
+    fs::write(&socket, "precious").expect("written");
+    assert_eq!(code(&settings(socket.clone(), false)), "socket-refused");
+    assert_eq!(fs::read(&socket).expect("there"), b"precious");
+}
+
+#[test]
+fn a_long_path_is_no_obstacle() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let directory = room.path().join("d".repeat(120));
+    fs::create_dir(&directory).expect("made");
+    let seat = taken(&settings(directory.join("control"), false));
+    assert!(directory.join("control").exists());
+    seat.leave();
+    assert!(!directory.join("control").exists());
+}
+
+#[test]
+fn a_directory_in_which_others_may_write_is_refused() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let open = room.path().join("open");
+    fs::create_dir(&open).expect("made");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("chmod");
+    assert_eq!(code(&settings(open.join("control"), false)), "socket-refused");
+    assert_eq!(code(&settings(open.join("control"), true)), "socket-refused");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).expect("chmod");
+    taken(&settings(open.join("control"), false)).leave();
+}
+
+#[test]
+fn a_lost_socket_does_not_free_the_seat() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let settings = settings(room.path().join("control"), false);
+    let first = taken(&settings);
+    fs::remove_file(&settings.socket).expect("removed");
+    assert_eq!(code(&settings), "daemon-unreachable");
+    first.leave();
+    taken(&settings).leave();
+}
+
+#[test]
+fn what_a_daemon_had_made_is_known_to_the_next_one() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let settings = settings(room.path().join("control"), false);
+    let mut first = taken(&settings);
+    assert!(!first.was_made(Path::new("/m")));
+    first.remember_made(Path::new("/m"));
+    // As if it had been killed: nothing is removed.
+    drop(first);
+    let second = taken(&settings);
+    assert!(second.was_made(Path::new("/m")));
+    assert!(!second.was_made(Path::new("/n")));
+    drop(second);
+    let third = taken(&settings);
+    assert!(third.was_made(Path::new("/m")));
+    third.leave();
+    let fourth = taken(&settings);
+    assert!(!fourth.was_made(Path::new("/m")));
+    fourth.leave();
+}

@@ -1,0 +1,10 @@
+//! The mount: whether it may be made at a path, how it is made, and whose it is.
+//!
+//! Nothing in here waits for a path below a mount.
+
+pub(crate) mod attach;
+pub(crate) mod check;
+pub(crate) mod identity;
+mod probe;
+
+pub(crate) use probe::answer as answer_probe;

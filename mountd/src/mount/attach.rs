@@ -1,0 +1,256 @@
+//! Makes the mount and takes it away again, with the privilege or through `fusermount3`.
+//!
+//! Only a mount that is known by its identity is ever taken away, and none that has something else
+//! mounted on it or in it.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::check::Mountpoint;
+use super::identity::{Identity, SOURCE, Table};
+use crate::channel::receive_descriptor;
+use crate::config::Host;
+use crate::fault::Fault;
+use crate::place::{Place, in_proc};
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+/// Where the helper looks for the number of the socket over which it sends the device.
+const HELPER_SOCKET: &str = "_FUSE_COMMFD";
+
+/// Our mount, and the kernel's end of it.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    /// Which mount it is.
+    pub(crate) identity: Identity,
+    /// The device, as long as it is kept: the last copy that is closed ends the connection.
+    connection: Option<OwnedFd>,
+    /// The mount, as long as it is attached nowhere.
+    unattached: Option<OwnedFd>,
+}
+
+impl Mount {
+    /// Makes a mount for the checked mountpoint. With the privilege it is attached only later, so
+    /// that nobody meets it before it is served; the helper can't do that.
+    pub(crate) fn make(
+        mountpoint: &Mountpoint,
+        host: Host,
+        context: Option<&str>,
+    ) -> Result<Self, Fault> {
+        statx(CWD, DEVICE, AtFlags::empty(), StatxFlags::TYPE).map_err(device_missing)?;
+        if host.privileged {
+            return Self::make_unattached(mountpoint.place.path(), host, context);
+        }
+        if context.is_some() {
+            let what = "a mount context without the privilege to mount".to_owned();
+            return Err(Fault::NotSupported { what });
+        }
+        Self::make_by_helper(mountpoint, host)
+    }
+
+    fn make_unattached(path: &Path, host: Host, context: Option<&str>) -> Result<Self, Fault> {
+        let refused =
+            |step| move |errno| Fault::MountRefused { path: path.to_owned(), step, errno };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let device = openat(CWD, DEVICE, flags, Mode::empty()).map_err(device_missing)?;
+        let setup = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
+            Errno::NOSYS => Fault::KernelTooOld { missing: "fsopen", errno },
+            Errno::NODEV => device_missing(errno),
+            errno => refused("begin a mount")(errno),
+        })?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&device).to_string();
+        let (uid, gid) = (host.uid.to_string(), host.gid.to_string());
+        let mut options = vec![
+            ("source", SOURCE),
+            ("subtype", SOURCE),
+            ("fd", &number),
+            ("rootmode", "40000"),
+            ("user_id", &uid),
+            ("group_id", &gid),
+        ];
+        options.extend(context.map(|context| ("context", context)));
+        for (name, value) in options {
+            fsconfig_set_string(setup.as_fd(), name, value).map_err(refused("set an option"))?;
+        }
+        for name in ["allow_other", "default_permissions"] {
+            fsconfig_set_flag(setup.as_fd(), name).map_err(refused("set an option"))?;
+        }
+        fsconfig_create(setup.as_fd()).map_err(refused("make the filesystem"))?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let mount = fsmount(setup.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+            .map_err(refused("make the mount"))?;
+        let identity = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
+        Ok(Self { identity, connection: Some(device), unattached: Some(mount) })
+    }
+
+    fn make_by_helper(mountpoint: &Mountpoint, host: Host) -> Result<Self, Fault> {
+        let place = &mountpoint.place;
+        let system = |errno| Fault::System { step: "make a socket for the helper", errno };
+        let kind = SocketType::STREAM;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map_err(system)?;
+        let options =
+            format!("rw,nosuid,nodev,default_permissions,fsname={SOURCE},subtype={SOURCE}");
+        let mut helper = Command::new(HELPER);
+        helper.args(["-o", &options, "--"]).arg(place.path());
+        helper.env(HELPER_SOCKET, "0").stdin(Stdio::from(theirs));
+        let output = helper.output();
+        // Else our own copy of its end would keep us waiting for what it hasn't sent.
+        drop(helper);
+        let output = succeeded(place.path(), output).map_err(|fault| {
+            // The helper opens the device with our rights; so we can tell that reason from others.
+            match openat(CWD, DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(_) => fault,
+                Err(errno) => device_missing(errno),
+            }
+        })?;
+        let device = match receive_descriptor(ours.as_fd()) {
+            Ok(Some(device)) => device,
+            Ok(None) => return Err(refused(place.path(), &output)),
+            Err(errno) => return Err(system(errno)),
+        };
+        // By path, as the helper did it; that it is ours the kernel's table confirms.
+        let unusable = |errno| {
+            let path = place.path().to_owned();
+            Fault::MountpointUnusable { path, step: "find the new mount at", errno }
+        };
+        let (identity, table) = at(place).map_err(unusable)?;
+        if !table.by_id(identity.id).is_some_and(|entry| entry.is_holdfast_of(host.uid)) {
+            return Err(unusable(Errno::STALE));
+        }
+        Ok(Self { identity, connection: Some(device), unattached: None })
+    }
+
+    /// The device, for the one who serves it.
+    pub(crate) fn connection(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Gives the device up. Where nobody else has it, what still waits for an answer gets an error.
+    pub(crate) fn close_connection(&mut self) {
+        self.connection = None;
+    }
+
+    /// Puts the mount onto the very directory that was checked, and makes sure that the path
+    /// leads to it.
+    pub(crate) fn attach(&mut self, mountpoint: &Mountpoint) -> Result<(), Fault> {
+        let place = &mountpoint.place;
+        let Some(mount) = self.unattached.take() else { return Ok(()) };
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        let refused =
+            |step| move |errno| Fault::MountRefused { path: place.path().to_owned(), step, errno };
+        move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags)
+            .map_err(refused("attach the mount"))?;
+        let (identity, table) = at(place).map_err(refused("find the attached mount"))?;
+        let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
+        let beneath = table.by_id(self.identity.id).map(|entry| entry.parent);
+        if identity == self.identity && beneath == Some(parent.id) {
+            return Ok(());
+        }
+        // Somebody mounted or moved something there between the check and now.
+        unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH).map_err(refused("detach"))?;
+        Err(refused("find the attached mount")(Errno::STALE))
+    }
+
+    /// Takes the mount away where it is ours and nothing else is mounted on it or in it. It is
+    /// gone at once from the path; what is open in it stays open.
+    pub(crate) fn detach(&mut self, place: &Place, host: Host) -> Result<(), Fault> {
+        if self.unattached.take().is_some() {
+            return Ok(());
+        }
+        let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
+        let listed = table.by_id(self.identity.id);
+        if listed.is_none_or(|entry| entry.device != self.identity.device) {
+            // Somebody has taken it away before us.
+            return Ok(());
+        }
+        if let Some(foreign) = table.above(self.identity.id).first() {
+            return Err(Fault::MountpointForeignMount {
+                path: foreign.mountpoint.clone(),
+                fstype: foreign.fstype.clone(),
+                source: foreign.source.clone(),
+            });
+        }
+        match place.look() {
+            Ok(Some(found)) if Identity::of(found.as_fd()) == Ok(self.identity) => {
+                detach(place, &found, host)
+            }
+            // It is mounted somewhere else: moved there, or the path leads elsewhere by now.
+            _ => Err(stale(place, "the path leads to something else")),
+        }
+    }
+}
+
+/// Takes away a mount that an earlier daemon of ours has left behind.
+pub(super) fn detach_abandoned(place: &Place, found: OwnedFd, host: Host) -> Result<(), Fault> {
+    let identity = Identity::of(found.as_fd()).map_err(|errno| stale(place, errno.to_string()))?;
+    let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
+    if let Some(foreign) = table.above(identity.id).first() {
+        let what = format!("{} is mounted in it", foreign.mountpoint.display());
+        return Err(stale(place, what));
+    }
+    detach(place, &found, host)?;
+    tracing::warn!(path = %place.path().display(), "replaced the stale mount of an earlier daemon");
+    Ok(())
+}
+
+fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
+    if host.privileged {
+        // By descriptor: this mount and no other, whatever the path leads to by now.
+        return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
+            .map_err(|errno| stale(place, errno.to_string()));
+    }
+    let output = Command::new(HELPER).args(["-u", "-z", "--"]).arg(place.path()).output();
+    succeeded(place.path(), output).map(drop)
+}
+
+/// Which mount is at a place, and the table that lists it.
+fn at(place: &Place) -> Result<(Identity, Table), Errno> {
+    let found = place.look().ok().flatten().ok_or(Errno::NOENT)?;
+    let identity = Identity::of(found.as_fd())?;
+    let table = Table::read().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok((identity, table))
+}
+
+fn succeeded(path: &Path, output: std::io::Result<Output>) -> Result<Output, Fault> {
+    match output {
+        Ok(output) if output.status.success() => Ok(output),
+        Ok(output) => Err(refused(path, &output)),
+        Err(error) => {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Err(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::PermissionDenied => {
+                    Fault::FusermountMissing { errno }
+                }
+                _ => Fault::System { step: "start fusermount3", errno },
+            })
+        }
+    }
+}
+
+fn refused(path: &Path, output: &Output) -> Fault {
+    Fault::FusermountRefused {
+        path: path.to_owned(),
+        status: output.status.to_string(),
+        stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    }
+}
+
+fn device_missing(errno: Errno) -> Fault {
+    Fault::FuseDeviceMissing { device: DEVICE.into(), errno }
+}
+
+fn stale(place: &Place, cause: impl Into<String>) -> Fault {
+    Fault::MountStale { path: place.path().to_owned(), cause: cause.into() }
+}

@@ -1,0 +1,124 @@
+//! Whether the namespace may be mounted at a path.
+//!
+//! All of it is seen through a descriptor of the parent. What fails the check is never changed,
+//! moved or removed; a missing mountpoint is made, and a mount that an earlier daemon of ours left
+//! behind is detached.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::attach::detach_abandoned;
+use super::identity::{Entry, Identity, Table};
+use super::probe::{self, Served};
+use crate::config::Host;
+use crate::fault::Fault;
+use crate::place::{Directory, Place, Problem, Wanted};
+
+/// More than this many mounts that were left behind on one path are a riddle for the operator.
+const LEFT_BEHIND_LIMIT: usize = 16;
+
+/// A directory that has passed the check.
+#[derive(Debug)]
+pub(crate) struct Mountpoint {
+    pub(crate) place: Place,
+    pub(crate) directory: Directory,
+}
+
+impl Mountpoint {
+    /// Checks the path, and makes the directory where there is none.
+    pub(crate) fn check(path: &Path, host: Host) -> Result<Self, Fault> {
+        let place = Place::of(path).map_err(to_fault)?;
+        place.refuse_writable_parent().map_err(to_fault)?;
+        let wanted = Wanted { owner: host.uid, mode: host.mountpoint_mode(), empty: true };
+        for _ in 0..LEFT_BEHIND_LIMIT {
+            let directory = match place.look().map_err(to_fault)? {
+                Some(descriptor) => Directory { descriptor, made: false },
+                None => match place.make(wanted.mode).map_err(to_fault)? {
+                    Some(made) => made,
+                    // Somebody was quicker: what they made is looked at like anything else.
+                    None => continue,
+                },
+            };
+            let Some(entry) = mount_at(&place, &directory.descriptor)? else {
+                place.judge(directory.descriptor.as_fd(), wanted).map_err(to_fault)?;
+                return Ok(Self { place, directory });
+            };
+            if !entry.is_holdfast_of(host.uid) {
+                return Err(foreign(&place, &entry));
+            }
+            match probe::ask(directory.descriptor.as_fd()) {
+                Ok(Served::No) => detach_abandoned(&place, directory.descriptor, host)?,
+                Ok(Served::Yes) => {
+                    return Err(Fault::MountpointInUse { path: place.path().to_owned() });
+                }
+                Err(error) => return Err(unusable(&place, "ask the mount at", errno_of(&error))),
+            }
+        }
+        let cause = format!("there are more than {LEFT_BEHIND_LIMIT} of them");
+        Err(Fault::MountStale { path: place.path().to_owned(), cause })
+    }
+}
+
+/// The mount whose root is at the place, where there is one.
+fn mount_at(place: &Place, found: &OwnedFd) -> Result<Option<Entry>, Fault> {
+    let identity = |descriptor| {
+        Identity::of(descriptor).map_err(|errno| match errno {
+            Errno::NOSYS => Fault::KernelTooOld { missing: "numbers of mounts in statx", errno },
+            errno => unusable(place, "find the mount of", errno),
+        })
+    };
+    let (here, above) = (identity(found.as_fd())?, identity(place.parent())?);
+    if here.id == above.id {
+        return Ok(None);
+    }
+    let table = Table::read()
+        .map_err(|error| unusable(place, "read the table of mounts for", errno_of(&error)))?;
+    match table.by_id(here.id) {
+        Some(entry) => Ok(Some(entry.clone())),
+        // Detached since it was looked at, or in a part of the tree that isn't shown.
+        None => Err(unusable(place, "find in the table of mounts", Errno::NOENT)),
+    }
+}
+
+fn foreign(place: &Place, entry: &Entry) -> Fault {
+    Fault::MountpointForeignMount {
+        path: place.path().to_owned(),
+        fstype: entry.fstype.clone(),
+        source: entry.source.clone(),
+    }
+}
+
+fn unusable(place: &Place, step: &'static str, errno: Errno) -> Fault {
+    Fault::MountpointUnusable { path: place.path().to_owned(), step, errno }
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+fn to_fault(problem: Problem) -> Fault {
+    match problem {
+        Problem::ParentMissing { parent, errno } => {
+            Fault::MountpointParentMissing { parent, errno }
+        }
+        Problem::ParentNotDirectory { parent } => Fault::MountpointParentNotDirectory { parent },
+        Problem::ParentWritable { parent, mode } => {
+            Fault::MountpointParentWritable { parent, mode }
+        }
+        Problem::Symlink { path, target } => Fault::MountpointSymlink { path, target },
+        Problem::NotDirectory { path, found } => Fault::MountpointNotDirectory { path, found },
+        Problem::WrongOwner { path, expected, found } => {
+            Fault::MountpointWrongOwner { path, expected, found }
+        }
+        Problem::WrongMode { path, expected, found } => {
+            Fault::MountpointWrongMode { path, expected, found }
+        }
+        Problem::NotEmpty { path, entry } => Fault::MountpointNotEmpty { path, entry },
+        Problem::System { path, step, errno } => Fault::MountpointUnusable { path, step, errno },
+    }
+}
+
+#[cfg(test)]
+mod tests;

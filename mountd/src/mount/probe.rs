@@ -1,0 +1,61 @@
+//! Whether anybody serves a mount of ours that was found at the path.
+//!
+//! The only way to know is to ask the filesystem, and where its daemon hangs the answer never
+//! comes, not even to a signal. So a short-lived process asks, and is left behind if need be.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstatfs;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// How long an answer is waited for. A mount that nobody serves answers at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const SERVED: u8 = 0;
+const ABANDONED: u8 = 3;
+const UNCLEAR: u8 = 4;
+
+/// What is known of a mount's daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// It answers, or holds the connection without answering.
+    Yes,
+    /// Nobody holds the connection.
+    No,
+}
+
+/// Asks, in a process of its own, whether anybody serves the mount of this descriptor.
+pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("holdfast")
+        .arg("probe")
+        .stdin(Stdio::from(mount.try_clone_to_owned()?))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut wait = [PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+    let patience = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
+    if poll(&mut wait, Some(&patience))? == 0 {
+        // It ends when the mount's daemon answers or ends; nobody waits for it.
+        child.kill()?;
+        return Ok(Served::Yes);
+    }
+    let status = child.wait()?;
+    Ok(if status.code() == Some(i32::from(ABANDONED)) { Served::No } else { Served::Yes })
+}
+
+/// The process that asks: standard input is the mount's root.
+pub(crate) fn answer() -> ExitCode {
+    ExitCode::from(match fstatfs(std::io::stdin().as_fd()) {
+        Ok(_) => SERVED,
+        Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED) => ABANDONED,
+        Err(_) => UNCLEAR,
+    })
+}

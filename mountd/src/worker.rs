@@ -1,0 +1,102 @@
+//! The process that serves: FUSE threads, control socket, registry.
+//!
+//! All that must outlive it is the keeper's. It must have no thread before it has entered its
+//! namespaces, and never unmounts anything.
+
+mod enter;
+mod serve;
+
+use std::os::fd::OwnedFd;
+use std::process::{ExitCode, abort};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::channel::{Begin, Channel, ToKeeper, ToWorker};
+use crate::config::Store;
+use crate::fault::{Fault, FaultReport};
+use crate::sys::{self, StopSignals};
+
+/// Standard input is the line to the keeper.
+const LINE: i32 = 0;
+
+/// Serves for the keeper that started this process.
+pub(crate) fn run() -> ExitCode {
+    let line = match sys::inherited(LINE) {
+        Ok(line) => Arc::new(Channel::from(line)),
+        Err(errno) => {
+            tracing::error!(%errno, "a worker is started by its keeper only");
+            return ExitCode::FAILURE;
+        }
+    };
+    crash_on_panic();
+    match begin(&line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(report) => {
+            // The keeper tells the operator.
+            if let Err(errno) = line.send(&ToKeeper::Failed(report), &[]) {
+                tracing::debug!(%errno, "the keeper has gone");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A worker with a thread less than it should have would be half alive, which is worse than dead.
+fn crash_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        abort();
+    }));
+}
+
+fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
+    // The keeper decides when to stop, also where a terminal or a supervisor tells all processes.
+    let _signals =
+        StopSignals::block().map_err(|errno| Fault::System { step: "put signals off", errno })?;
+    let Some((ToWorker::Begin(begin), descriptors)) = line.receive().map_err(line_failed)? else {
+        return Err(Fault::Stopping.into());
+    };
+    let mut descriptors = descriptors.into_iter();
+    let listener = expected(descriptors.next())?;
+    let directory = match begin.store {
+        Store::Tmpfs => None,
+        Store::Dir(_) => Some(expected(descriptors.next())?),
+    };
+    prepare(&begin)?;
+    line.send(&ToKeeper::Prepared, &[]).map_err(line_failed)?;
+    let Some((ToWorker::Serve { device }, descriptors)) = line.receive().map_err(line_failed)?
+    else {
+        return Err(Fault::Stopping.into());
+    };
+    let connection = expected(descriptors.into_iter().next())?;
+    let given = serve::Given { begin, device, listener, directory, connection };
+    serve::serve(line, given).map_err(FaultReport::from)
+}
+
+fn prepare(begin: &Begin) -> Result<(), Fault> {
+    if !begin.privileged {
+        match (enter::enter_user_namespace(), &begin.store) {
+            (Ok(()), _) => {}
+            (Err(fault), Store::Tmpfs) => return Err(fault),
+            // A directory serves without it, but for files that their owner may not read.
+            (Err(fault), Store::Dir(_)) => {
+                tracing::warn!(cause = fault.cause(), "no user namespace");
+            }
+        }
+    }
+    enter::die_with(begin.keeper)?;
+    if begin.store == Store::Tmpfs {
+        enter::try_tmpfs(begin.privileged)?;
+    }
+    Ok(())
+}
+
+fn expected(descriptor: Option<OwnedFd>) -> Result<OwnedFd, FaultReport> {
+    descriptor.ok_or_else(|| line_failed(Errno::BADMSG))
+}
+
+fn line_failed(errno: Errno) -> FaultReport {
+    Fault::System { step: "talk to the keeper", errno }.into()
+}
