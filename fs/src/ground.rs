@@ -129,7 +129,10 @@ impl Ground for StoreGround {
     }
 
     fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
-        Ok(self.tree(key)?.used()?)
+        match self.fs.tree_of(key) {
+            Some(tree) => Ok(tree.used()?),
+            None => Ok(Usage::default()),
+        }
     }
 }
 

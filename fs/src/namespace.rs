@@ -8,18 +8,16 @@ mod error;
 mod ground;
 mod leases;
 mod observer;
-mod reports;
 mod room;
 mod sessions;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use self::draw::KernelDraw;
 pub use self::error::NamespaceError;
-pub use self::ground::{Ground, GroundError, Owner, Room};
+pub use self::ground::{Gone, Ground, GroundError, Owner, Room};
 pub use self::observer::{Lineage, Observer};
-pub use self::reports::Reports;
 use crate::clock::{Clock, Timestamp};
 use crate::node::GenerationKey;
 use crate::registry::{
@@ -30,8 +28,6 @@ use crate::registry::{
 pub struct Surroundings {
     /// The filesystem beneath.
     pub ground: Arc<dyn Ground>,
-    /// Where the ground's reaper says what is gone.
-    pub reports: Reports,
     /// Who watches processes and the time.
     pub observer: Arc<dyn Observer>,
     /// Who knows descent.
@@ -51,10 +47,12 @@ pub struct Surroundings {
 /// Lock order: `state` first, then whatever the ground or the observer locks within one call. It
 /// is held from a decision until everything that follows from it is done, so that the registry
 /// and the ground never disagree for anyone who looks. So neither the ground nor the observer may
-/// call back from within a call; the ground's reaper, with nothing of the ground's locked, may
-/// call [`drained`](Self::drained) at any other time. Whatever serves the mount must never call
+/// call back from within a call; the ground's reaper, with nothing of the ground's locked, may say
+/// at any other time that a generation is gone. Whatever serves the mount must never call
 /// anything here: the ground may have to wait for it.
 pub struct Namespace {
+    /// For those who have something to say later; it must not keep the namespace alive.
+    this: Weak<Self>,
     ground: Arc<dyn Ground>,
     observer: Arc<dyn Observer>,
     lineage: Arc<dyn Lineage>,
@@ -73,13 +71,18 @@ impl Namespace {
     /// A namespace without sessions.
     #[must_use]
     pub fn new(surroundings: Surroundings) -> Arc<Self> {
-        let Surroundings { ground, reports, observer, lineage, clock, draw, bounds, first_key } =
+        let Surroundings { ground, observer, lineage, clock, draw, bounds, first_key } =
             surroundings;
         let registry = Registry::new(bounds, first_key);
         let state = Mutex::new(State { registry, draw, due: None });
-        let namespace = Arc::new(Self { ground, observer, lineage, clock, state });
-        reports.connect(&namespace);
-        namespace
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            ground,
+            observer,
+            lineage,
+            clock,
+            state,
+        })
     }
 
     /// Whether the caller may end the whole namespace: not from inside a lease of a session that
@@ -115,15 +118,6 @@ impl Namespace {
         state.due
     }
 
-    /// A generation that the ground was to drain was discarded.
-    pub fn drained(&self, key: GenerationKey) {
-        let mut state = self.lock();
-        let outcome = state.registry.drained(key);
-        if !self.carry_out(&mut state, outcome) {
-            tracing::warn!(key = key.get(), "a generation is gone that was not to be drained");
-        }
-    }
-
     /// The processes whose end is waited for.
     #[must_use]
     pub fn watched_processes(&self) -> Vec<Process> {
@@ -136,6 +130,24 @@ impl Namespace {
         self.lock().registry.counts()
     }
 
+    /// What the ground calls when it has drained a generation.
+    fn when_gone(&self, key: GenerationKey) -> Gone {
+        let this = Weak::clone(&self.this);
+        Box::new(move || {
+            if let Some(namespace) = this.upgrade() {
+                namespace.drained(key);
+            }
+        })
+    }
+
+    fn drained(&self, key: GenerationKey) {
+        let mut state = self.lock();
+        let outcome = state.registry.drained(key);
+        if !self.carry_out(&mut state, outcome) {
+            tracing::warn!(key = key.get(), "a generation is gone that was not to be drained");
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +156,7 @@ impl Namespace {
     fn carry_out<T>(&self, state: &mut State, outcome: Outcome<T>) -> T {
         for effect in outcome.effects {
             match effect {
-                Effect::LeaseEnded { lease, uid, kind, generation, inode } => {
+                Effect::LeaseEnded { lease, uid, kind, generation } => {
                     match self.ground.used(generation) {
                         Ok(usage) => state.registry.note_usage(uid, lease, usage),
                         Err(error) => {
@@ -153,10 +165,10 @@ impl Namespace {
                     }
                     match kind {
                         LeaseKind::Shared => {}
-                        LeaseKind::Private => self.ground.end_lease(generation, &lease, inode),
+                        LeaseKind::Private => self.ground.end_lease(generation, &lease),
                     }
                 }
-                Effect::Drain(key) => self.ground.drain(key),
+                Effect::Drain(key) => self.ground.drain(key, self.when_gone(key)),
                 Effect::LowerSession(session) => self.ground.lower_session(&session),
                 Effect::Watch(process) => self.observer.watch(process),
                 Effect::Unwatch(process) => self.observer.unwatch(process),

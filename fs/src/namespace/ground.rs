@@ -28,6 +28,9 @@ pub struct Room {
     pub inodes: Option<u64>,
 }
 
+/// Called once, when a generation that was drained is gone.
+pub type Gone = Box<dyn FnOnce() + Send>;
+
 /// The filesystem beneath the namespace: it makes and removes the directories that the registry
 /// decided about.
 ///
@@ -66,16 +69,15 @@ pub trait Ground: Send + Sync {
         owner: Owner,
     ) -> Result<u64, GroundError>;
 
-    /// A private lease, whose directory is this inode, has ended: it is an ordinary directory from
-    /// now on. It is removed here if it is empty; otherwise it stays, with what is in it, until
-    /// the generation goes.
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId, inode: u64);
+    /// A private lease has ended: its directory is an ordinary one from now on. It stays, with
+    /// what is in it, until somebody removes it or the generation goes: a process that went its
+    /// own way may still be in it.
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
 
     /// Nobody leases this generation any more, and nobody will. Once the kernel doesn't use it
-    /// either, it is to be discarded, its name is to be removed, and then
-    /// [`drained`](super::Namespace::drained) is to be called: from a thread of the ground's own
-    /// with nothing of the ground's locked, never from within this call.
-    fn drain(&self, key: GenerationKey);
+    /// either, it is to be discarded and its name removed, and then `gone` called: from a thread
+    /// of the ground's own with nothing of the ground's locked, never from within this call.
+    fn drain(&self, key: GenerationKey, gone: Gone);
 
     /// Removes a session's directory; there is no generation in it any more.
     fn lower_session(&self, session: &SessionId);

@@ -1,1 +1,5 @@
-//! The namespace on a ground that keeps books.
+//! The namespace on a ground that keeps books and fails when it is told to.
+
+mod books;
+mod failures;
+mod rules;

@@ -18,8 +18,6 @@ pub enum Effect {
         kind: LeaseKind,
         /// Its generation.
         generation: GenerationKey,
-        /// The directory that was leased.
-        inode: u64,
     },
     /// A retired generation has no lease left: discard it once nothing uses it, then say
     /// [`drained`](super::Registry::drained). Given exactly once for each generation.

@@ -177,7 +177,6 @@ impl Registry {
             uid: session.uid,
             kind: lease.kind,
             generation: generation.key,
-            inode: lease.inode,
         });
         if generation.retired && session.leases_on(generation.number) == 0 {
             effects.push(Effect::Drain(generation.key));

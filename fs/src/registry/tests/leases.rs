@@ -46,7 +46,6 @@ fn a_lease_is_given_back_as_often_as_one_likes() {
         uid: ALICE,
         kind: LeaseKind::Private,
         generation: lease.key,
-        inode: lease.inode,
     };
     assert_eq!(desk.followed(), [Effect::Unwatch(process(5)), ended]);
     let usage = Usage { bytes: 4096, inodes: 3 };

@@ -129,7 +129,7 @@ fn resizing_changes_what_is_said_and_nothing_else() {
     let alice = peer(ALICE, 1);
     let policy = PolicyRequest { size: Some(4096), inodes: Some(10), ..ANY };
     let id = desk.try_open(&alice, Some("chat"), &policy, held(1)).unwrap().session.id;
-    drop(desk.registry.resize(&alice, "chat", Some(1), None, desk.now).unwrap());
+    let _ = desk.registry.resize(&alice, "chat", Some(1), None, desk.now).unwrap();
     assert_eq!(desk.view(id).policy, policy.granted(), "a decision that is dropped is none");
     desk.registry.resize(&alice, "chat", Some(8192), None, desk.now).unwrap().commit();
     assert_eq!(desk.view(id).policy, Policy { size: Some(8192), ..policy.granted() });
@@ -142,18 +142,18 @@ fn what_could_not_be_made_leaves_no_trace() {
     let alice = peer(ALICE, 1);
     let before = desk.registry.clone();
     let now = desk.now;
-    drop(desk.registry.open(&alice, Some("chat"), &ANY, held(1), now, &mut desk.draw).unwrap());
+    let _ = desk.registry.open(&alice, Some("chat"), &ANY, held(1), now, &mut desk.draw).unwrap();
     assert_eq!(desk.registry, before);
 
     desk.open(&alice, "chat", held(1));
     let before = desk.registry.clone();
-    drop(desk.registry.new_generation(&alice, "chat").unwrap());
+    let _ = desk.registry.new_generation(&alice, "chat").unwrap();
     assert_eq!(desk.registry, before);
 
     desk.registry.new_generation(&alice, "chat").unwrap().unwrap().commit(1);
     let before = desk.registry.clone();
     let (kind, unbound) = (LeaseKind::Private, Binding::Unbound);
-    drop(desk.registry.acquire(&alice, "chat", kind, unbound, now, &mut desk.draw).unwrap());
+    let _ = desk.registry.acquire(&alice, "chat", kind, unbound, now, &mut desk.draw).unwrap();
     assert_eq!(desk.registry, before);
 }
 

@@ -1,0 +1,302 @@
+//! A ground that keeps books, and what else a namespace is given.
+//!
+//! It must never forgive: what no ground could do is a failed test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use super::super::*;
+use crate::registry::{Holder, LeaseId, OpenedSession, PolicyRequest, SessionId, Usage};
+
+/// A step of the ground.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Session,
+    Generation,
+    Lease,
+    Resize,
+    Used,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tree {
+    pub(super) session: SessionId,
+    pub(super) number: u32,
+    pub(super) room: Room,
+    pub(super) owner: Owner,
+    pub(super) leases: BTreeSet<LeaseId>,
+}
+
+#[derive(Default)]
+pub(super) struct Pages {
+    pub(super) sessions: BTreeMap<SessionId, Owner>,
+    pub(super) trees: BTreeMap<GenerationKey, Tree>,
+    pub(super) used: BTreeMap<GenerationKey, Usage>,
+    /// What fails, and how.
+    pub(super) failing: BTreeMap<Step, GroundError>,
+    draining: BTreeMap<GenerationKey, Gone>,
+    inodes: u64,
+}
+
+/// A ground that keeps books.
+#[derive(Default)]
+pub(super) struct Books(Mutex<Pages>);
+
+impl Books {
+    pub(super) fn open(&self) -> MutexGuard<'_, Pages> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn fail(&self, step: Step, error: GroundError) {
+        self.open().failing.insert(step, error);
+    }
+
+    pub(super) fn use_up(&self, key: GenerationKey, bytes: u64, inodes: u64) {
+        self.open().used.insert(key, Usage { bytes, inodes });
+    }
+
+    /// What the reaper does: discards what is drained, but says nothing yet.
+    pub(super) fn reap(&self) -> BTreeMap<GenerationKey, Gone> {
+        let mut pages = self.open();
+        let draining = std::mem::take(&mut pages.draining);
+        for key in draining.keys() {
+            pages.trees.remove(key);
+            pages.used.remove(key);
+        }
+        draining
+    }
+}
+
+impl Pages {
+    fn step(&mut self, step: Step) -> Result<u64, GroundError> {
+        match self.failing.get(&step) {
+            Some(error) => Err(*error),
+            None => {
+                self.inodes += 1;
+                Ok(self.inodes)
+            }
+        }
+    }
+}
+
+impl Ground for Books {
+    fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
+        let mut pages = self.open();
+        let inode = pages.step(Step::Session)?;
+        assert!(pages.sessions.insert(*session, owner).is_none(), "a session raised twice");
+        Ok(inode)
+    }
+
+    fn raise_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        room: Room,
+        owner: Owner,
+    ) -> Result<u64, GroundError> {
+        let mut pages = self.open();
+        let inode = pages.step(Step::Generation)?;
+        assert!(pages.sessions.contains_key(session), "a generation without its session");
+        let tree = Tree { session: *session, number, room, owner, leases: BTreeSet::new() };
+        assert!(pages.trees.insert(key, tree).is_none(), "a generation raised twice");
+        Ok(inode)
+    }
+
+    fn raise_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        _owner: Owner,
+    ) -> Result<u64, GroundError> {
+        let mut pages = self.open();
+        let inode = pages.step(Step::Lease)?;
+        assert!(!pages.draining.contains_key(&key), "a lease on what was given away");
+        let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
+        assert!(tree.leases.insert(*lease), "a lease raised twice");
+        Ok(inode)
+    }
+
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
+        let mut pages = self.open();
+        let tree = pages.trees.get_mut(&key).expect("a lease ends before its generation");
+        assert!(tree.leases.remove(lease), "a lease ended twice");
+    }
+
+    fn drain(&self, key: GenerationKey, gone: Gone) {
+        let mut pages = self.open();
+        let tree = pages.trees.get(&key).expect("only what is there is drained");
+        assert!(tree.leases.is_empty(), "a leased generation was given away");
+        assert!(pages.draining.insert(key, gone).is_none(), "a generation drained twice");
+    }
+
+    fn lower_session(&self, session: &SessionId) {
+        let mut pages = self.open();
+        assert!(pages.sessions.remove(session).is_some(), "a session lowered twice");
+        assert!(pages.trees.values().all(|tree| tree.session != *session), "it has generations");
+    }
+
+    fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Resize)?;
+        pages.trees.get_mut(&key).expect("only what is there is resized").room = room;
+        Ok(())
+    }
+
+    fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Used)?;
+        Ok(pages.used.get(&key).copied().unwrap_or_default())
+    }
+}
+
+/// What the observer was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Watch(Process),
+    Unwatch(Process),
+    Due(Option<Timestamp>),
+}
+
+struct Listener(Mutex<Sender<Told>>);
+
+impl Listener {
+    fn tell(&self, told: Told) {
+        // A test may be over before the last thread of it.
+        let _ = self.0.lock().unwrap().send(told);
+    }
+}
+
+impl Observer for Listener {
+    fn watch(&self, process: Process) {
+        self.tell(Told::Watch(process));
+    }
+
+    fn unwatch(&self, process: Process) {
+        self.tell(Told::Unwatch(process));
+    }
+
+    fn due(&self, at: Option<Timestamp>) {
+        self.tell(Told::Due(at));
+    }
+}
+
+/// Children of pid 100 and above descend from the process that is 100 less.
+struct Hundreds;
+
+impl Lineage for Hundreds {
+    fn of(&self, process: Process) -> Vec<Process> {
+        let parent = process.pid.checked_sub(100).map(|pid| Process { pid, ..process });
+        std::iter::once(process).chain(parent).collect()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Dial(AtomicU64);
+
+impl Dial {
+    pub(super) fn turn(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Dial {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_start(Duration::from_secs(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// A namespace and everything around it.
+pub(super) struct World {
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) books: Arc<Books>,
+    pub(super) dial: Arc<Dial>,
+    told: Receiver<Told>,
+}
+
+pub(super) const fn peer(pid: u32) -> Peer {
+    Peer { uid: 1000, gid: 100, process: process(pid) }
+}
+
+pub(super) const fn process(pid: u32) -> Process {
+    Process { pid, start: 1 }
+}
+
+pub(super) const fn held(pid: u32) -> Holder {
+    Holder::Process(process(pid))
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let (sender, told) = channel();
+        let books = Arc::new(Books::default());
+        let dial = Arc::new(Dial::default());
+        let ground = Arc::clone(&books);
+        let clock = Arc::clone(&dial);
+        let namespace = Namespace::new(Surroundings {
+            ground,
+            observer: Arc::new(Listener(Mutex::new(sender))),
+            lineage: Arc::new(Hundreds),
+            clock,
+            draw: Box::new(KernelDraw),
+            bounds: Bounds::default(),
+            first_key: GenerationKey::new(1).unwrap(),
+        });
+        Self { namespace, books, dial, told }
+    }
+
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.told.try_iter().collect()
+    }
+
+    pub(super) fn open(&self, name: &str, policy: &PolicyRequest) -> OpenedSession {
+        self.namespace.open_session(&peer(1), Some(name), policy, held(1)).unwrap()
+    }
+
+    /// The reaper discards everything that is to be drained, and says so.
+    pub(super) fn reap(&self) {
+        for gone in self.books.reap().into_values() {
+            gone();
+        }
+    }
+
+    /// The registry shows what the books have.
+    pub(super) fn agree(&self) {
+        let root = Peer { uid: 0, ..peer(1) };
+        let sessions = self.namespace.list_sessions(&root);
+        let leases = self.namespace.list_leases(&root);
+        let pages = self.books.open();
+        let ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+        assert_eq!(ids, pages.sessions.keys().copied().collect::<Vec<_>>());
+        let mut trees = BTreeMap::new();
+        for session in &sessions {
+            for generation in &session.generations {
+                let private = leases
+                    .iter()
+                    .filter(|lease| lease.key == generation.key)
+                    .filter(|lease| lease.kind == LeaseKind::Private);
+                let draining = generation.retired && generation.leases == 0;
+                let leases: BTreeSet<_> = private.map(|lease| lease.id).collect();
+                trees.insert(generation.key, (session.id, generation.number, leases, draining));
+            }
+        }
+        let raised: BTreeMap<_, _> = pages
+            .trees
+            .iter()
+            .map(|(key, tree)| {
+                (
+                    *key,
+                    (
+                        tree.session,
+                        tree.number,
+                        tree.leases.clone(),
+                        pages.draining.contains_key(key),
+                    ),
+                )
+            })
+            .collect();
+        assert_eq!(trees, raised);
+    }
+}
