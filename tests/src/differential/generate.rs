@@ -274,6 +274,9 @@ impl Generator {
             _ => Some(ids[2]),
         };
         let (uid, gid) = (id(), id());
+        // The kernel asks a FUSE server for nothing at all when nobody is named, as it does when
+        // it has taken file capabilities away itself.
+        let gid = if uid.is_none() { gid.or(Some(ids[0])) } else { gid };
         Operation::ChangeOwner { target: self.target(), uid, gid }
     }
 
