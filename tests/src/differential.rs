@@ -8,6 +8,7 @@ pub mod compare;
 pub mod coverage;
 pub mod execute;
 pub mod generate;
+pub mod known;
 pub mod mutation;
 pub mod observe;
 pub mod operation;

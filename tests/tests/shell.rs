@@ -244,10 +244,9 @@ print(said.decode().split(), os.WIFSIGNALED(status) and os.WTERMSIG(status))
 }
 
 /// Nothing was started, and the fault is told: on standard error, and as JSON where it's asked for.
-fn is_refused(stage: &Stage, program: Program, mark: &Path, code: &str) -> anyhow::Result<()> {
+fn is_refused(program: Program, mark: &Path, code: &str) -> anyhow::Result<()> {
     let touch = format!("touch {}", mark.display());
-    let program = program.args(["--", "bash", "-c", &touch]);
-    let finished = stage.program(program).run()?;
+    let finished = program.args(["--", "bash", "-c", &touch]).run()?;
     ensure!(finished.code() == Some(125), "{finished:?}");
     ensure!(finished.fault() == Some(code), "{finished:?}");
     ensure!(finished.stderr.contains("remedy: "), "{finished:?}");
@@ -263,19 +262,16 @@ fn is_refused(stage: &Stage, program: Program, mark: &Path, code: &str) -> anyho
 fn without_storage_nothing_is_started() {
     as_each_user(&[Need::Fuse], |stage| {
         let mark = stage.path("work/mark");
-        let holdfast = stage.path("bin/holdfast");
-        let nobody = stage.path("work/nobody-listens");
-        let program = Program::new(&holdfast).args([
-            "--socket",
-            &nobody.to_string_lossy(),
-            "run",
-            "--status-fd",
-            "1",
-        ]);
-        is_refused(stage, program, &mark, "daemon-unreachable")?;
+        let run = || stage.holdfast().args(["run", "--status-fd", "1"]);
+        // From inside a lease no daemon is started: that it's gone is the truth.
+        let inside = run().env("HOLDFAST_MEMBER", "x");
+        is_refused(inside, &mark, "daemon-unreachable")?;
+        // The fault of the daemon that is started is what is told.
+        let nowhere = run().env("HOLDFAST_MOUNTPOINT", "/nowhere/at/all");
+        is_refused(nowhere, &mark, "mountpoint-parent-missing")?;
         while_served(stage, |_| {
-            let unknown = ["run", "--session", "unknown", "--status-fd", "1"];
-            is_refused(stage, Program::new(&holdfast).args(unknown), &mark, "session-unknown")
+            let unknown = run().args(["--session", "unknown"]);
+            is_refused(unknown, &mark, "session-unknown")
         })
     });
 }
@@ -295,7 +291,7 @@ fn where_the_mount_is_hidden_nothing_is_started() {
                 .arg("--socket")
                 .arg(&daemon.socket)
                 .args(["run", "--status-fd", "1"]);
-            is_refused(stage, program, &mark, "mountpoint-not-visible")
+            is_refused(stage.program(program), &mark, "mountpoint-not-visible")
         })
     });
 }

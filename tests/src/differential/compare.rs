@@ -39,8 +39,9 @@ pub struct Comparison {
     back: HashMap<u64, u64>,
     /// The times last seen, by the inode of the reference: the subject's, the reference's.
     times: HashMap<u64, (Times, Times)>,
-    /// Inodes that were mapped: their times and blocks move when the kernel likes.
-    mapped: HashSet<u64>,
+    /// Inodes whose times move without a word to the file system: those that were mapped, and
+    /// fifos that were written to.
+    restless: HashSet<u64>,
     /// Inodes that were read since their access time was set.
     read: HashSet<u64>,
 }
@@ -61,7 +62,7 @@ impl Comparison {
             inodes: HashMap::new(),
             back: HashMap::new(),
             times: HashMap::new(),
-            mapped: HashSet::new(),
+            restless: HashSet::new(),
             read: HashSet::new(),
         }
     }
@@ -73,14 +74,19 @@ impl Comparison {
             return false;
         };
         !self.rules.holes_of_mapped_files
-            && inode(reference, &Target::Open(*slot)).is_some_and(|is| self.mapped.contains(&is))
+            && inode(reference, &Target::Open(*slot)).is_some_and(|is| self.restless.contains(&is))
     }
 
     /// Takes note of what an operation, now carried out, does to times outside the rules.
     pub fn note(&mut self, operation: &Operation, reference: &Place) {
         use Operation as O;
+        let is_fifo = |slot: &usize| {
+            let seen = reference.attributes(&Target::Open(*slot));
+            seen.is_ok_and(|seen| seen.kind() == FileType::Fifo)
+        };
         let (set, target) = match operation {
-            O::Map { slot, .. } => (&mut self.mapped, Target::Open(*slot)),
+            O::Write { slot, .. } if is_fifo(slot) => (&mut self.restless, Target::Open(*slot)),
+            O::Map { slot, .. } => (&mut self.restless, Target::Open(*slot)),
             O::Read { slot, .. } | O::ReadAt { slot, .. } | O::CopyRange { from: slot, .. } => {
                 (&mut self.read, Target::Open(*slot))
             }
@@ -147,11 +153,11 @@ impl Comparison {
         if let Some(difference) = self.inodes(subject.inode, reference.inode) {
             return Some(difference);
         }
-        let mapped = self.mapped.contains(&reference.inode);
+        let restless = self.restless.contains(&reference.inode);
         let is_directory = reference.kind() == FileType::Directory;
         let sizes = self.rules.directory_sizes || !is_directory;
         let accessed = !self.read.contains(&reference.inode)
-            && !mapped
+            && !restless
             && !is_directory
             && reference.kind() != FileType::Symlink;
         let different = |is: bool, what: &'static str| is.then_some(what);
@@ -162,10 +168,10 @@ impl Comparison {
             different(subject.gid != reference.gid, "group"),
             different(subject.device != reference.device, "device"),
             different(sizes && subject.size != reference.size, "size"),
-            different(sizes && !mapped && subject.blocks != reference.blocks, "blocks"),
+            different(sizes && !restless && subject.blocks != reference.blocks, "blocks"),
             different(subject.block_size != reference.block_size, "block size"),
             different(
-                !mapped && self.age(subject.modified) != self.age(reference.modified),
+                !restless && self.age(subject.modified) != self.age(reference.modified),
                 "modification time",
             ),
             different(
@@ -178,7 +184,7 @@ impl Comparison {
     }
 
     fn relation(&self, subject: &Attributes, reference: &Attributes) -> Difference {
-        if !self.rules.time_relations || self.mapped.contains(&reference.inode) {
+        if !self.rules.time_relations || self.restless.contains(&reference.inode) {
             return None;
         }
         let (of_subject, of_reference) = self.times.get(&reference.inode)?;

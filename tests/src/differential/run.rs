@@ -15,6 +15,7 @@ use super::compare::{Comparison, Difference, Rules};
 use super::coverage::Coverage;
 use super::execute::Place;
 use super::generate::Recipe;
+use super::known::is_unavoidable;
 use super::mutation::Mutation;
 use super::observe::{Observation, Spot, observe, spots};
 use super::operation::{Actor, Operation, Step};
@@ -181,7 +182,10 @@ impl Runner {
 
     fn step(&mut self, number: usize, step: &Step, coverage: &mut Coverage) -> Difference {
         let operation = &step.operation;
-        if self.comparison.leaves_out(operation, &self.reference) {
+        let keeps = step.actor == Actor::Starter && self.actors.ids[0] == 0;
+        if self.comparison.leaves_out(operation, &self.reference)
+            || is_unavoidable(operation, keeps, &self.reference)
+        {
             return None;
         }
         let prepared = self.prepare(operation).and_then(|()| self.actors.become_actor(step.actor));
