@@ -5,7 +5,9 @@
 
 mod adapter;
 mod counts;
+mod handshake;
 mod kernel;
+mod reply;
 mod sys;
 mod translate;
 

@@ -1,49 +1,24 @@
 //! Each request of the kernel: count it, make the call, send the reply.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::counts::{Counts, Operation};
-use super::translate::{
-    FOREVER, attributes, caller, errno, kind, node, nothing, number, raw_errno, time_change,
-};
-use super::{Features, sys};
-use crate::attributes::Attributes;
+use super::translate::{caller, errno, node, open_flags, raw_errno, time_change};
+use super::{Features, handshake, reply};
 use crate::error::Error;
-use crate::tempfs::{Changes, DirectoryEntry, Found, Listing, NewFile, OpenFile, TempFs};
-
-/// Inode numbers are never used twice while the kernel knows them, so that there is one generation
-/// of each.
-const ONLY: Generation = Generation(0);
-
-/// Bytes that one request may write.
-const MAX_WRITE: u32 = 1 << 20;
-
-/// What is asked of the kernel where it has it.
-const WANTED: [InitFlags; 10] = [
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_PASSTHROUGH,
-    InitFlags::FUSE_HAS_RESEND,
-];
+use crate::tempfs::{Changes, NewFile, TempFs};
 
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -70,69 +45,15 @@ impl Adapter {
     }
 }
 
-fn entry(reply: ReplyEntry, result: Result<Attributes, Error>) {
-    match result {
-        Ok(found) => reply.entry(&FOREVER, &attributes(&found), ONLY),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn attr(reply: ReplyAttr, result: Result<Attributes, Error>) {
-    match result {
-        Ok(found) => reply.attr(&FOREVER, &attributes(&found)),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn empty(reply: ReplyEmpty, result: Result<(), Error>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// A value, or its length where the caller has no room for any.
-fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Error>) {
-    match result {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(raw_errno(Errno::RANGE)),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn open_flags(flags: i32) -> OFlags {
-    OFlags::from_bits_retain(flags as u32)
-}
-
-fn cache_flags(keep_pages: bool) -> FopenFlags {
-    if keep_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
-}
-
 impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Below 1 the kernel passes nothing through; above it, nothing could be stacked on us.
-        let _ = config.set_max_stack_depth(1);
-        let _ = config.set_max_write(MAX_WRITE);
-        for flag in WANTED {
-            let _ = config.add_capabilities(flag);
-        }
-        let offered = config.capabilities();
-        let _ = self.features.set(Features {
-            passthrough: offered.contains(InitFlags::FUSE_PASSTHROUGH),
-            resend: offered.contains(InitFlags::FUSE_HAS_RESEND),
-            minor: config.kernel_abi().1,
-        });
+        let _ = self.features.set(handshake::agree(config));
         Ok(())
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.count(Operation::Lookup);
-        match self.fs.lookup(node(parent), name) {
-            Ok(Found::Inode(found)) => entry(reply, Ok(found)),
-            Ok(Found::Nothing) => reply.entry(&FOREVER, &nothing(), ONLY),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::found(reply, self.fs.lookup(node(parent), name));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
@@ -148,7 +69,7 @@ impl Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         self.count(Operation::GetAttr);
-        attr(reply, self.fs.attributes(node(inode)));
+        reply::attr(reply, self.fs.attributes(node(inode)));
     }
 
     fn setattr(
@@ -179,15 +100,12 @@ impl Filesystem for Adapter {
             accessed: atime.map(time_change),
             modified: mtime.map(time_change),
         };
-        attr(reply, self.fs.change(&caller(request), node(inode), &changes));
+        reply::attr(reply, self.fs.change(&caller(request), node(inode), &changes));
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
         self.count(Operation::ReadLink);
-        match self.fs.read_link(node(inode)) {
-            Ok(target) => reply.data(target.as_encoded_bytes()),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::data(reply, self.fs.read_link(node(inode)).map(OsString::into_encoded_bytes));
     }
 
     fn mknod(
@@ -202,7 +120,7 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::MkNod);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        entry(reply, self.fs.make_node(&new, rdev));
+        reply::entry(reply, self.fs.make_node(&new, rdev));
     }
 
     fn mkdir(
@@ -216,17 +134,17 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::MkDir);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        entry(reply, self.fs.make_directory(&new));
+        reply::entry(reply, self.fs.make_directory(&new));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.count(Operation::Unlink);
-        empty(reply, self.fs.unlink(node(parent), name));
+        reply::empty(reply, self.fs.unlink(node(parent), name));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.count(Operation::RmDir);
-        empty(reply, self.fs.remove_directory(node(parent), name));
+        reply::empty(reply, self.fs.remove_directory(node(parent), name));
     }
 
     fn symlink(
@@ -240,7 +158,7 @@ impl Filesystem for Adapter {
         self.count(Operation::Symlink);
         let caller = caller(request);
         let new = NewFile { caller, parent: node(parent), name, mode: 0o777, umask: 0 };
-        entry(reply, self.fs.make_symlink(&new, target));
+        reply::entry(reply, self.fs.make_symlink(&new, target));
     }
 
     fn rename(
@@ -255,7 +173,10 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        empty(reply, self.fs.rename((node(parent), name), (node(new_parent), new_name), flags));
+        reply::empty(
+            reply,
+            self.fs.rename((node(parent), name), (node(new_parent), new_name), flags),
+        );
     }
 
     fn link(
@@ -267,22 +188,12 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.count(Operation::Link);
-        entry(reply, self.fs.link(node(inode), node(parent), name));
+        reply::entry(reply, self.fs.link(node(inode), node(parent), name));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count(Operation::Open);
-        match self.fs.open(&caller(request), node(inode), open_flags(flags.0)) {
-            Ok(OpenFile { handle, backing: Some(backing), .. }) => {
-                let backing = sys::backing_of_open(&reply, backing);
-                reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
-                let _ = backing.into_raw();
-            }
-            Ok(OpenFile { handle, backing: None, keep_pages }) => {
-                reply.opened(FileHandle(handle), cache_flags(keep_pages));
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::open(reply, self.fs.open(&caller(request), node(inode), open_flags(flags.0)));
     }
 
     fn create(
@@ -297,24 +208,7 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::Create);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        match self.fs.create(&new, open_flags(flags)) {
-            Ok((made, OpenFile { handle, backing, keep_pages })) => {
-                let (made, handle) = (attributes(&made), FileHandle(handle));
-                match backing {
-                    Some(backing) => {
-                        let backing = sys::backing_of_create(&reply, backing);
-                        let flags = FopenFlags::empty();
-                        reply.created_passthrough(&FOREVER, &made, ONLY, handle, flags, &backing);
-                        let _ = backing.into_raw();
-                    }
-                    None => {
-                        let flags = cache_flags(keep_pages);
-                        reply.created(&FOREVER, &made, ONLY, handle, flags);
-                    }
-                }
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::create(reply, self.fs.create(&new, open_flags(flags)));
     }
 
     fn read(
@@ -329,10 +223,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         self.count(Operation::Read);
-        match self.fs.read(node(inode), offset, size as usize) {
-            Ok(data) => reply.data(&data),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::data(reply, self.fs.read(node(inode), offset, size as usize));
     }
 
     fn write(
@@ -349,10 +240,8 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::Write);
         let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.fs.write(&caller(request), node(inode), offset, data, drop) {
-            Ok(count) => reply.written(count as u32),
-            Err(error) => reply.error(errno(error)),
-        }
+        let written = self.fs.write(&caller(request), node(inode), offset, data, drop);
+        reply::written(reply, written);
     }
 
     /// Nothing is left to do at a `close`: the kernel need not ask again.
@@ -392,7 +281,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Operation::Fsync);
-        empty(reply, self.fs.synchronise(node(inode), data_only));
+        reply::empty(reply, self.fs.synchronise(node(inode), data_only));
     }
 
     /// Listings are not held open: the kernel need not ask again, and caches what it lists.
@@ -410,7 +299,7 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectory,
     ) {
         self.count(Operation::ReadDir);
-        match self.fs.list(node(inode), offset, false, &mut Plain(&mut reply)) {
+        match self.fs.list(node(inode), offset, false, &mut reply::Plain(&mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }
@@ -425,7 +314,7 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.count(Operation::ReadDirPlus);
-        match self.fs.list(node(inode), offset, true, &mut Plus(&mut reply)) {
+        match self.fs.list(node(inode), offset, true, &mut reply::Plus(&mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }
@@ -440,25 +329,12 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Operation::FsyncDir);
-        empty(reply, self.fs.synchronise(node(inode), data_only));
+        reply::empty(reply, self.fs.synchronise(node(inode), data_only));
     }
 
     fn statfs(&self, _request: &Request, inode: INodeNo, reply: ReplyStatfs) {
         self.count(Operation::StatFs);
-        match self.fs.statistics(node(inode)) {
-            Ok(Some(room)) => reply.statfs(
-                room.f_blocks,
-                room.f_bfree,
-                room.f_bavail,
-                room.f_files,
-                room.f_ffree,
-                room.f_bsize as u32,
-                room.f_namemax as u32,
-                room.f_frsize as u32,
-            ),
-            Ok(None) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::statistics(reply, self.fs.statistics(node(inode)));
     }
 
     fn setxattr(
@@ -473,7 +349,7 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::SetXattr);
         let caller = caller(request);
-        empty(reply, self.fs.set_attribute(&caller, node(inode), name, value, flags as u32));
+        reply::empty(reply, self.fs.set_attribute(&caller, node(inode), name, value, flags as u32));
     }
 
     fn getxattr(
@@ -485,17 +361,17 @@ impl Filesystem for Adapter {
         reply: ReplyXattr,
     ) {
         self.count(Operation::GetXattr);
-        value(reply, size, self.fs.attribute(node(inode), name));
+        reply::value(reply, size, self.fs.attribute(node(inode), name));
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         self.count(Operation::ListXattr);
-        value(reply, size, self.fs.attribute_names(&caller(request), node(inode)));
+        reply::value(reply, size, self.fs.attribute_names(&caller(request), node(inode)));
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.count(Operation::RemoveXattr);
-        empty(reply, self.fs.remove_attribute(&caller(request), node(inode), name));
+        reply::empty(reply, self.fs.remove_attribute(&caller(request), node(inode), name));
     }
 
     fn ioctl(
@@ -510,20 +386,15 @@ impl Filesystem for Adapter {
         reply: ReplyIoctl,
     ) {
         self.count(Operation::Ioctl);
-        let result = match (command, data.first_chunk()) {
-            (GET_FLAGS, _) => {
-                self.fs.inode_flags(node(inode)).map(|flags| flags.to_ne_bytes().to_vec())
+        let flags = match (command, data.first_chunk()) {
+            (GET_FLAGS, _) => self.fs.inode_flags(node(inode)).map(Some),
+            (SET_FLAGS, Some(flags)) => {
+                let flags = u32::from_ne_bytes(*flags);
+                self.fs.set_inode_flags(node(inode), flags).map(|()| None)
             }
-            (SET_FLAGS, Some(flags)) => self
-                .fs
-                .set_inode_flags(node(inode), u32::from_ne_bytes(*flags))
-                .map(|()| Vec::new()),
             _ => Err(Errno::NOTTY.into()),
         };
-        match result {
-            Ok(data) => reply.ioctl(0, &data),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::flags(reply, flags);
     }
 
     fn fallocate(
@@ -537,7 +408,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Operation::Fallocate);
-        empty(reply, self.fs.allocate(node(inode), offset, length, mode as u32));
+        reply::empty(reply, self.fs.allocate(node(inode), offset, length, mode as u32));
     }
 
     fn lseek(
@@ -556,11 +427,7 @@ impl Filesystem for Adapter {
             (Err(_), _) => Err(Errno::NXIO.into()),
             _ => Err(Error::Invalid),
         };
-        match found.map(i64::try_from) {
-            Ok(Ok(offset)) => reply.offset(offset),
-            Ok(Err(_)) => reply.error(raw_errno(Errno::OVERFLOW)),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply::offset(reply, found);
     }
 
     fn copy_file_range(
@@ -578,35 +445,7 @@ impl Filesystem for Adapter {
     ) {
         self.count(Operation::CopyFileRange);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        match self.fs.copy_range((node(from), from_offset), (node(to), to_offset), length) {
-            Ok(count) => reply.written(count as u32),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-}
-
-struct Plain<'a>(&'a mut ReplyDirectory);
-
-impl Listing for Plain<'_> {
-    fn add(&mut self, line: &DirectoryEntry<'_>) -> bool {
-        !self.0.add(number(line.node), line.offset, kind(line.kind), line.name)
-    }
-
-    fn add_with(&mut self, line: &DirectoryEntry<'_>, _attributes: &Attributes) -> bool {
-        self.add(line)
-    }
-}
-
-struct Plus<'a>(&'a mut ReplyDirectoryPlus);
-
-impl Listing for Plus<'_> {
-    fn add(&mut self, _line: &DirectoryEntry<'_>) -> bool {
-        false
-    }
-
-    fn add_with(&mut self, line: &DirectoryEntry<'_>, found: &Attributes) -> bool {
-        let attributes = attributes(found);
-        let (inode, offset) = (number(line.node), line.offset);
-        !self.0.add(inode, offset, line.name, &FOREVER, &attributes, ONLY)
+        let (from, to) = ((node(from), from_offset), (node(to), to_offset));
+        reply::written(reply, self.fs.copy_range(from, to, length));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, INodeNo, Request, TimeOrNow};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::{Attributes, FileTime};
@@ -32,6 +32,10 @@ pub(super) fn errno(error: Error) -> fuser::Errno {
 
 pub(super) fn raw_errno(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
+}
+
+pub(super) fn open_flags(flags: i32) -> OFlags {
+    OFlags::from_bits_retain(flags as u32)
 }
 
 pub(super) fn kind(kind: FileType) -> fuser::FileType {

@@ -47,7 +47,7 @@ fn whatever_is_in_a_generation_is_discarded() {
     }
     let closed = root.join("level-0/closed");
     std::fs::create_dir_all(closed.join("inner")).unwrap();
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o0)).unwrap();
     drop(tree);
     store.discard(key).unwrap();
     assert!(!home.path().join("1").exists());
