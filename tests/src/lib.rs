@@ -8,6 +8,7 @@ pub mod differential;
 pub mod mounts;
 pub mod need;
 pub mod processes;
+pub mod report;
 pub mod stage;
 pub mod sys;
 pub mod user;

@@ -4,10 +4,10 @@
 
 use std::env;
 use std::fmt;
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::report;
 use crate::user::{User, is_root};
 
 /// Where tests look for programs, for every user alike.
@@ -58,7 +58,7 @@ impl Need {
 #[must_use]
 pub fn are_met(needs: &[Need], user: &User) -> bool {
     let missing: Vec<String> = needs.iter().filter_map(|need| need.missing(user)).collect();
-    missing.is_empty() || skip(&missing.join(", "))
+    missing.is_empty() || skip(missing.join(", "))
 }
 
 /// Says that the running test is skipped; always false.
@@ -70,8 +70,7 @@ pub fn skip(why: impl fmt::Display) -> bool {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
     assert!(env::var_os(NO_SKIP).is_none_or(|no| no == "0"), "{name} can't run: {why}");
-    // Past the capturing of the test runner: who reads only the summary must see it too.
-    drop(writeln!(std::io::stderr().lock(), "skipped: {name}: {why}"));
+    report::print(format_args!("skipped: {name}: {why}"));
     false
 }
 

@@ -292,7 +292,7 @@ impl Stage {
             mounts::abort_fuse_connections();
         }
         for process in &left {
-            process.has_ended(Duration::from_secs(5));
+            let _ = process.has_ended(Duration::from_secs(5));
         }
         if names.is_empty() { Ok(()) } else { bail!("left running: {}", names.join(", ")) }
     }

@@ -151,28 +151,28 @@ fn places_that_are_not_there_or_not_ours_are_refused() {
         chown(&own, Some(stage.user.uid), Some(stage.user.uid))?;
         let serve = |name: &str, value: &str| refused_serve(stage, &[name, value]);
         let path = |name: &str| own.join(name).display().to_string();
-        serve("--mountpoint", &path("nowhere/m"))?.is("mountpoint-parent-missing")?;
+        serve("--mountpoint", &path("nowhere/m"))?.with("mountpoint-parent-missing")?;
         fs::write(own.join("file"), "x")?;
-        serve("--mountpoint", &path("file"))?.is("mountpoint-not-directory")?;
-        serve("--mountpoint", &path("file/m"))?.is("mountpoint-parent-not-directory")?;
+        serve("--mountpoint", &path("file"))?.with("mountpoint-not-directory")?;
+        serve("--mountpoint", &path("file/m"))?.with("mountpoint-parent-not-directory")?;
         symlink("/tmp", own.join("link"))?;
-        serve("--mountpoint", &path("link"))?.is("mountpoint-symlink")?;
+        serve("--mountpoint", &path("link"))?.with("mountpoint-symlink")?;
         let full = own.join("full");
         stage.program(Program::new("mkdir").args(["-p", "-m", mode(stage)]).arg(&full)).output()?;
         fs::write(full.join("x"), "x")?;
-        serve("--mountpoint", &path("full"))?.is("mountpoint-not-empty")?;
+        serve("--mountpoint", &path("full"))?.with("mountpoint-not-empty")?;
         fs::remove_file(full.join("x"))?;
         fs::set_permissions(&full, fs::Permissions::from_mode(0o777))?;
-        serve("--mountpoint", &path("full"))?.is("mountpoint-wrong-mode")?;
+        serve("--mountpoint", &path("full"))?.with("mountpoint-wrong-mode")?;
         ensure!(fs::metadata(&full)?.permissions().mode() & 0o7777 == 0o777, "it was changed");
 
-        serve("--store", &format!("dir:{}", path("nowhere/s")))?.is("store-parent-missing")?;
-        serve("--store", &format!("dir:{}", path("link")))?.is("store-symlink")?;
-        serve("--store", &format!("dir:{}", path("file")))?.is("store-not-directory")?;
+        serve("--store", &format!("dir:{}", path("nowhere/s")))?.with("store-parent-missing")?;
+        serve("--store", &format!("dir:{}", path("link")))?.with("store-symlink")?;
+        serve("--store", &format!("dir:{}", path("file")))?.with("store-not-directory")?;
         ensure!(fs::read_link(own.join("link"))? == Path::new("/tmp"));
         ensure!(fs::read_to_string(own.join("file"))? == "x");
-        serve("--store", "somewhere")?.is_usage()?;
-        serve("--idle-exit", "soon")?.is_usage()?;
+        serve("--store", "somewhere")?.of_usage()?;
+        serve("--idle-exit", "soon")?.of_usage()?;
         stage.nothing_is_left(&stage.user)
     });
 }
@@ -186,8 +186,8 @@ fn someone_elses_places_are_refused() {
         for user in [stage.user.clone(), holdfast_tests::user::User::ordinary()] {
             let stage = stage.for_user(user);
             refused_serve(&stage, &["--store", &format!("dir:{theirs}")])?
-                .is("store-wrong-owner")?;
-            refused_serve(&stage, &["--mountpoint", &theirs])?.is("mountpoint-wrong-owner")?;
+                .with("store-wrong-owner")?;
+            refused_serve(&stage, &["--mountpoint", &theirs])?.with("mountpoint-wrong-owner")?;
         }
         ensure!(fs::read_dir(theirs)?.next().is_none(), "something was put there");
         Ok(())
@@ -339,7 +339,7 @@ fn refused_serve(stage: &Stage, arguments: &[&str]) -> anyhow::Result<Refusal> {
 }
 
 impl Refusal {
-    fn is(self, code: &str) -> anyhow::Result<()> {
+    fn with(self, code: &str) -> anyhow::Result<()> {
         let finished = self.0;
         ensure!(finished.fault() == Some(code), "{code} is expected: {finished:?}");
         let answer: Value = serde_json::from_str(finished.stdout.trim())?;
@@ -347,7 +347,7 @@ impl Refusal {
         Ok(())
     }
 
-    fn is_usage(self) -> anyhow::Result<()> {
+    fn of_usage(self) -> anyhow::Result<()> {
         ensure!(self.0.code() == Some(2) || self.0.fault() == Some("settings-invalid"));
         Ok(())
     }

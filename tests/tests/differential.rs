@@ -11,6 +11,7 @@ use holdfast_tests::command::Program;
 use holdfast_tests::differential::batch::Summary;
 use holdfast_tests::differential::mutation::Mutation;
 use holdfast_tests::need::Need;
+use holdfast_tests::report;
 use holdfast_tests::stage::{Stage, as_ordinary_user, as_root};
 use holdfast_tests::user::{User, is_root};
 
@@ -99,8 +100,9 @@ impl Run<'_> {
         };
         let summary = self.sequences(seed, wanted, &[])?;
         let who = if self.stage.user.is_root() { "as root" } else { "as an ordinary user" };
-        println!("{who} {:?}: {wanted} sequences from seed {seed}", self.words);
-        println!("{}", summary.coverage);
+        let words = self.words.join(" ");
+        let table = &summary.coverage;
+        report::print(format!("{who} {words}: {wanted} sequences from seed {seed}\n{table}"));
         if let Some(failure) = summary.failure {
             bail!("{failure}\n(HOLDFAST_SEED=… runs this one alone)");
         }

@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use holdfast_tests::command::Program;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::need::Need;
+use holdfast_tests::report;
 use holdfast_tests::stage::{Stage, as_each_user};
 
 /// Resident memory of the daemon's processes at their peak, in KiB, of which no more is allowed.
@@ -63,7 +64,7 @@ fn a_daemon_with_a_thousand_descriptors_holds_two_hundred_thousand_files() {
         let program = stage.run(script).env("FILES", FILES).deadline(Duration::from_secs(280));
         let printed = program.output();
         let peaks = peaks(&daemon)?;
-        println!("{}{peaks:?} KiB at the peak", printed.context(log(stage))?);
+        report::print(format_args!("{}{peaks:?} KiB at the peak", printed.context(log(stage))?));
         ensure!(peaks.iter().all(|(_, most)| *most < MOST_MEMORY), "{peaks:?}");
         daemon.stop(stage)
     });
