@@ -169,7 +169,10 @@ impl Namespace {
                     }
                 }
                 Effect::Drain(key) => self.ground.drain(key, self.when_gone(key)),
-                Effect::LowerSession(session) => self.ground.lower_session(&session),
+                Effect::LowerSession(session) => {
+                    self.ground.lower_session(&session);
+                    self.observer.session_gone(session);
+                }
                 Effect::Watch(process) => self.observer.watch(process),
                 Effect::Unwatch(process) => self.observer.unwatch(process),
             }

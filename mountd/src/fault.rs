@@ -280,6 +280,11 @@ pub enum Fault {
         /// Their names.
         sessions: Vec<String>,
     },
+    /// Only root and the user whose daemon it is may end it.
+    DaemonNotYours {
+        /// Whose it is.
+        owner: u32,
+    },
     /// The process that was named doesn't live, or isn't the caller's to name.
     ProcessUnknown {
         /// Its id.

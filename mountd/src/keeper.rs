@@ -54,6 +54,8 @@ pub(crate) fn serve(
     let signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "wait for signals", errno })?;
     raise_descriptor_limit();
+    // Whatever was the current directory may go.
+    std::env::set_current_dir("/").map_err(|error| system("leave the directory", &error))?;
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
     let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
         let socket = settings.socket.clone();
@@ -90,6 +92,7 @@ impl Keeper {
         seat: &mut Seat,
         announce: impl FnOnce(&Serving),
     ) -> Result<(), FaultReport> {
+        Mount::require_device()?;
         let store = match &settings.store {
             Store::Tmpfs => None,
             Store::Dir(path) => Some(store::open(path, self.host)?),
@@ -170,6 +173,7 @@ impl Keeper {
         loop {
             match self.next(None)? {
                 Event::Said(ToKeeper::Stop(why)) => return Ok(Stopped::Worker(why)),
+                Event::Said(ToKeeper::Failed(report)) => return Err(report),
                 Event::Said(message) => tracing::warn!(?message, "out of turn"),
                 Event::Ended(status) => return Err(worker_failed(status).into()),
                 Event::Signal(number) => return Ok(Stopped::Signal(number)),

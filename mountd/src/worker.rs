@@ -3,14 +3,18 @@
 //! All that must outlive it is the keeper's. It must have no thread before it has entered its
 //! namespaces, and never unmounts anything.
 
+mod budget;
 mod enter;
+mod promises;
 mod serve;
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, abort};
 use std::sync::Arc;
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
+use rustix::process::umask;
 
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker};
 use crate::config::Store;
@@ -55,6 +59,8 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     // The keeper decides when to stop, also where a terminal or a supervisor tells all processes.
     let _signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "put signals off", errno })?;
+    // Modes are asked for bit by bit.
+    umask(Mode::empty());
     let Some((ToWorker::Begin(begin), descriptors)) = line.receive().map_err(line_failed)? else {
         return Err(Fault::Stopping.into());
     };
@@ -64,25 +70,27 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
         Store::Tmpfs => None,
         Store::Dir(_) => Some(expected(descriptors.next())?),
     };
-    prepare(&begin)?;
+    let reads_all = prepare(&begin)?;
     line.send(&ToKeeper::Prepared, &[]).map_err(line_failed)?;
     let Some((ToWorker::Serve { device }, descriptors)) = line.receive().map_err(line_failed)?
     else {
         return Err(Fault::Stopping.into());
     };
     let connection = expected(descriptors.into_iter().next())?;
-    let given = serve::Given { begin, device, listener, directory, connection };
+    let given = serve::Given { begin, reads_all, device, listener, directory, connection };
     serve::serve(line, given).map_err(FaultReport::from)
 }
 
-fn prepare(begin: &Begin) -> Result<(), Fault> {
+/// Gets ready, and says whether files can be opened that their owner may not read.
+fn prepare(begin: &Begin) -> Result<bool, Fault> {
+    let mut reads_all = true;
     if !begin.privileged {
         match (enter::enter_user_namespace(), &begin.store) {
             (Ok(()), _) => {}
             (Err(fault), Store::Tmpfs) => return Err(fault),
-            // A directory serves without it, but for files that their owner may not read.
             (Err(fault), Store::Dir(_)) => {
                 tracing::warn!(cause = fault.cause(), "no user namespace");
+                reads_all = false;
             }
         }
     }
@@ -90,7 +98,7 @@ fn prepare(begin: &Begin) -> Result<(), Fault> {
     if begin.store == Store::Tmpfs {
         enter::try_tmpfs(begin.privileged)?;
     }
-    Ok(())
+    Ok(reads_all)
 }
 
 fn expected(descriptor: Option<OwnedFd>) -> Result<OwnedFd, FaultReport> {

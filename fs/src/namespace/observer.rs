@@ -3,7 +3,7 @@
 //! It must never be a way to change the namespace: that would be from within a change.
 
 use crate::clock::Timestamp;
-use crate::registry::Process;
+use crate::registry::{Process, SessionId};
 
 /// Who is told what the namespace waits for.
 ///
@@ -20,6 +20,10 @@ pub trait Observer: Send + Sync {
     /// [`tick`](super::Namespace::tick) is to be called at this moment, and no longer at the one
     /// that was said before.
     fn due(&self, at: Option<Timestamp>);
+
+    /// A session that was sealed is gone, with all that was in it. It may be long after anything
+    /// that a client did.
+    fn session_gone(&self, session: SessionId);
 }
 
 /// Who descends from whom.

@@ -1,13 +1,18 @@
 //! `holdfast check`.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use super::Outcome;
 use super::args::CheckArgs;
 use super::output::Output;
-use crate::fault::Fault;
+use crate::control::client::Client;
+use crate::control::wire;
 
-/// Does what was asked.
-pub(crate) fn run(_socket: Option<&Path>, _args: &CheckArgs, _output: Output) -> Outcome {
-    Err(Fault::NotSupported { what: "check".to_owned() }.into())
+/// Says whether the next lease of a session would be had.
+pub(crate) fn run(socket: Option<&Path>, args: &CheckArgs, output: Output) -> Outcome {
+    let mut client = Client::find(socket)?;
+    let shown = client.call(&wire::Check { session: args.session.clone() })?;
+    output.answer(&shown, |_| "the next lease would be had".to_owned());
+    Ok(ExitCode::SUCCESS)
 }

@@ -21,11 +21,6 @@ impl Output {
         Self { json }
     }
 
-    /// Whether answers are wanted as JSON.
-    pub(crate) const fn json(self) -> bool {
-        self.json
-    }
-
     /// Gives an answer, as JSON on one line or as what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
         let line = if self.json { to_json(answer) } else { text(answer) };
@@ -95,6 +90,31 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     lines.join("\n")
 }
 
+/// A time that has passed, or will: in the two largest units that it has.
+pub(crate) fn ago(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) if seconds < 10 => format!("{seconds}.{} s", milliseconds % 1000 / 100),
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// A number of bytes, in the largest unit that leaves it at least one.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
 /// What can't be written as JSON is said as such; nothing that we answer with is of that kind.
 fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| format!("\"{error}\""))
@@ -103,6 +123,14 @@ fn to_json<T: Serialize>(value: &T) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_sizes_are_as_people_say_them() {
+        let said = [900, 59_999, 61_000, 3_660_000, 90_000_000].map(ago);
+        assert_eq!(said, ["0.9 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+        let said = [512, 1536, 1 << 20, u64::MAX].map(bytes);
+        assert_eq!(said, ["512 B", "1.5 KiB", "1.0 MiB", "16777215.9 TiB"]);
+    }
 
     #[test]
     fn a_table_is_aligned() {

@@ -1,5 +1,6 @@
 //! Values of settings as people write them.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -36,6 +37,15 @@ impl Store {
             absolute_with_name(path)?;
         }
         Ok(store)
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tmpfs => f.write_str("tmpfs"),
+            Self::Dir(path) => write!(f, "dir:{}", path.display()),
+        }
     }
 }
 

@@ -49,6 +49,7 @@ impl Fault {
             Self::NameInvalid { .. } => "name-invalid",
             Self::LimitReached { .. } => "limit-reached",
             Self::SessionsAlive { .. } => "sessions-alive",
+            Self::DaemonNotYours { .. } => "daemon-not-yours",
             Self::ProcessUnknown { .. } => "process-unknown",
             Self::RequestInvalid { .. } => "request-invalid",
             Self::RequestTooLarge { .. } => "request-too-large",

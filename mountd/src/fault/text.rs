@@ -250,6 +250,9 @@ impl Fault {
                 format!("sessions live: {}", sessions.join(", ")),
                 "close them first, or use `down --drain` to wait or `down --force` not to",
             ),
+            Self::DaemonNotYours { owner } => {
+                plain(format!("the daemon belongs to uid {owner}"), "ask that user, or root")
+            }
             Self::ProcessUnknown { pid } => plain(
                 format!("there is no process {pid}, or it is not yours"),
                 "name a process of yours that lives",

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::socket_peercred;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::Deserialize;
 
 use crate::place::Place;
@@ -18,12 +20,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const CALL: &[u8] = b"{\"method\":\"org.holdfast.Namespace.Describe\"}\0";
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-/// Who listens at a socket.
+/// Who listens at a socket, by what it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listener {
-    /// Nobody: the kernel's answer.
-    Nobody(ErrorKind),
-    /// A daemon of this user, and what it serves.
+    /// A daemon of this kind, and what it serves.
     Serves { uid: u32, mountpoint: PathBuf },
     /// Somebody who ended the connection without an answer, as a daemon does that stops.
     Left,
@@ -31,6 +31,13 @@ pub(super) enum Listener {
     Silent,
     /// Something else than a daemon of this kind.
     Other(String),
+}
+
+/// A connection to whoever listens.
+#[derive(Debug)]
+pub(super) struct Call {
+    stream: UnixStream,
+    uid: u32,
 }
 
 #[derive(Deserialize)]
@@ -44,27 +51,34 @@ struct Description {
     mountpoint: PathBuf,
 }
 
-/// Asks. Errors are those of our own side.
-pub(super) fn ask(socket: &Place) -> io::Result<Listener> {
-    let mut stream = match UnixStream::connect(socket.address()) {
-        Ok(stream) => stream,
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                return Ok(Listener::Nobody(error.kind()));
-            }
-            _ => return Err(error),
-        },
-    };
-    let uid = socket_peercred(&stream)?.uid.as_raw();
-    match exchange(&mut stream) {
-        Ok(answer) => Ok(understand(uid, &answer)),
-        Err(error) => match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Listener::Silent),
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => {
-                Ok(Listener::Left)
-            }
-            _ => Err(error),
-        },
+impl Call {
+    /// Connects, if anybody listens.
+    pub(super) fn to(socket: &Place) -> io::Result<Option<Self>> {
+        let flags = SocketFlags::CLOEXEC;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Else it would wait without an end for one who lets nobody in.
+        set_socket_timeout(&stream, Timeout::Send, Some(PATIENCE))?;
+        match connect(&stream, &SocketAddrUnix::new(socket.address())?) {
+            Ok(()) => {}
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        let uid = socket_peercred(&stream)?.uid.as_raw();
+        Ok(Some(Self { stream: UnixStream::from(stream), uid }))
+    }
+
+    /// Asks. Errors are those of our own side.
+    pub(super) fn answer(mut self) -> io::Result<Listener> {
+        match exchange(&mut self.stream) {
+            Ok(answer) => Ok(understand(self.uid, &answer)),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Listener::Silent),
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => {
+                    Ok(Listener::Left)
+                }
+                _ => Err(error),
+            },
+        }
     }
 }
 
@@ -127,7 +141,8 @@ mod tests {
             stream.write_all(answer).expect("answered");
             call
         });
-        let found = ask(&Place::of(&socket).expect("a place")).expect("our own side is fine");
+        let call = Call::to(&Place::of(&socket).expect("a place")).expect("our own side is fine");
+        let found = call.expect("somebody listens").answer().expect("our own side is fine");
         assert_eq!(server.join().expect("served"), CALL);
         found
     }
@@ -151,14 +166,9 @@ mod tests {
     fn nobody_is_told_from_somebody() {
         let room = tempfile::tempdir().expect("a temporary directory");
         let socket = room.path().join("s");
-        assert_eq!(
-            ask(&Place::of(&socket).expect("a place")).ok(),
-            Some(Listener::Nobody(ErrorKind::NotFound))
-        );
+        let place = Place::of(&socket).expect("a place");
+        assert!(Call::to(&place).expect("our own side is fine").is_none());
         drop(UnixListener::bind(&socket).expect("bound"));
-        assert_eq!(
-            ask(&Place::of(&socket).expect("a place")).ok(),
-            Some(Listener::Nobody(ErrorKind::ConnectionRefused))
-        );
+        assert!(Call::to(&place).expect("our own side is fine").is_none());
     }
 }

@@ -43,6 +43,8 @@ impl Worker {
             .arg("worker")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            // What a terminal does to its programs must not stop or end it: clients would wait.
+            .process_group(0)
             .spawn()?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         match pid.ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {

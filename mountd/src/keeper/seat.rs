@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::ask::{Listener, PATIENCE, ask};
+use super::ask::{Call, Listener, PATIENCE};
 use crate::config::{Host, Settings};
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted, in_proc};
@@ -52,11 +52,30 @@ pub(super) fn take(
     let end = Instant::now() + TURMOIL;
     while Instant::now() < end {
         let directory = socket_directory(host, settings)?;
-        let socket = Place::of(&settings.socket).map_err(to_fault)?;
+        let socket = match Place::of(&settings.socket) {
+            Ok(socket) => socket,
+            // It was removed by the daemon that has just left.
+            Err(Problem::ParentMissing { errno: Errno::NOENT, .. }) if directory.is_some() => {
+                continue;
+            }
+            Err(problem) => return Err(to_fault(problem)),
+        };
         let Some(lock) = Lock::open(&socket, host)? else { continue };
-        let mine = lock.hold()?;
-        // Whoever else holds it answers once it serves, or leaves.
-        let listener = ask(&socket).map_err(|error| refused(socket.path(), error))?;
+        let mine = lock.try_hold()?;
+        let failed = |error| refused(socket.path(), error);
+        // With the short lock still held, so that there is a socket where there is a daemon.
+        let Some(call) = Call::to(&socket).map_err(failed)? else {
+            if mine {
+                return Seat::bind(host, socket, lock, directory).map(Some);
+            }
+            let answer = "nobody answers, although a daemon holds the lock beside it".to_owned();
+            let tried = vec![(socket.path().to_owned(), answer)];
+            return Err(Fault::DaemonUnreachable { tried });
+        };
+        // Whoever else holds the long lock answers once it serves, or leaves.
+        let lock = mine.then_some(lock);
+        let listener = call.answer().map_err(failed)?;
+        drop(lock);
         match listener {
             Listener::Serves { uid, mountpoint: served } => {
                 if uid == host.uid && served == mountpoint {
@@ -64,14 +83,6 @@ pub(super) fn take(
                 }
                 let found = format!("a daemon of uid {uid} that serves {}", served.display());
                 return Err(Fault::SocketInUse { socket: settings.socket.clone(), found });
-            }
-            Listener::Nobody(kind) => {
-                let Some(lock) = mine else {
-                    let answer = format!("{kind}, although a daemon holds the lock beside it");
-                    let tried = vec![(socket.path().to_owned(), answer)];
-                    return Err(Fault::DaemonUnreachable { tried });
-                };
-                return Seat::bind(host, socket, lock, directory).map(Some);
             }
             Listener::Left => {}
             Listener::Silent => {
@@ -169,11 +180,15 @@ impl Lock {
     fn open(socket: &Place, host: Host) -> Result<Option<Self>, Fault> {
         let mut name = OsString::from(socket.name());
         name.push(".lock");
-        let place = Place::of(&socket.path().with_file_name(&name)).map_err(to_fault)?;
+        let place = match Place::of(&socket.path().with_file_name(&name)) {
+            Ok(place) => place,
+            // The directory was removed by the daemon that has just left.
+            Err(Problem::ParentMissing { errno: Errno::NOENT, .. }) => return Ok(None),
+            Err(problem) => return Err(to_fault(problem)),
+        };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(place.parent(), &name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => File::from(file),
-            // The directory was removed by the daemon that has just left.
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(refused(place.path(), errno)),
         };
@@ -189,11 +204,11 @@ impl Lock {
         Ok(lock.place.is(lock.file.as_fd()).then_some(lock))
     }
 
-    /// Takes the long lock, or gives the short one back where somebody has the long one.
-    fn hold(self) -> Result<Option<Self>, Fault> {
+    /// Takes the long lock, if nobody has it.
+    fn try_hold(&self) -> Result<bool, Fault> {
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(self)),
-            Err(Errno::AGAIN) => Ok(None),
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
             Err(errno) => Err(refused(self.place.path(), errno)),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -40,6 +41,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
+    /// Whether there is a device at all, which is worth knowing before anything is started.
+    pub(crate) fn require_device() -> Result<(), Fault> {
+        statx(CWD, DEVICE, AtFlags::empty(), StatxFlags::TYPE).map(drop).map_err(device_missing)
+    }
+
     /// Makes a mount for the checked mountpoint. With the privilege it is attached only later, so
     /// that nobody meets it before it is served; the helper can't do that.
     pub(crate) fn make(
@@ -47,7 +53,6 @@ impl Mount {
         host: Host,
         context: Option<&str>,
     ) -> Result<Self, Fault> {
-        statx(CWD, DEVICE, AtFlags::empty(), StatxFlags::TYPE).map_err(device_missing)?;
         if host.privileged {
             return Self::make_unattached(mountpoint.place.path(), host, context);
         }
@@ -101,7 +106,7 @@ impl Mount {
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map_err(system)?;
         let options =
             format!("rw,nosuid,nodev,default_permissions,fsname={SOURCE},subtype={SOURCE}");
-        let mut helper = Command::new(HELPER);
+        let mut helper = helper();
         helper.args(["-o", &options, "--"]).arg(place.path());
         helper.env(HELPER_SOCKET, "0").stdin(Stdio::from(theirs));
         let output = helper.output();
@@ -211,8 +216,15 @@ fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
         return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
             .map_err(|errno| stale(place, errno.to_string()));
     }
-    let output = Command::new(HELPER).args(["-u", "-z", "--"]).arg(place.path()).output();
+    let output = helper().args(["-u", "-z", "--"]).arg(place.path()).output();
     succeeded(place.path(), output).map(drop)
+}
+
+/// The helper, which a second interrupt from the terminal must not end half-way.
+fn helper() -> Command {
+    let mut helper = Command::new(HELPER);
+    helper.process_group(0);
+    helper
 }
 
 /// Which mount is at a place, and the table that lists it.

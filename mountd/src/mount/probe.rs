@@ -37,6 +37,7 @@ pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
         .stdin(Stdio::from(mount.try_clone_to_owned()?))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     let ended = pidfd_open(pid, PidfdFlags::empty())?;

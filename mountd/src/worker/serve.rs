@@ -2,29 +2,38 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread;
 
-use holdfast_fs::clock::System;
+use holdfast_fs::clock::{Monotonic, System};
 use holdfast_fs::fuse::Connection;
-use holdfast_fs::store::Store;
-use holdfast_fs::tempfs::{Options, TempFs};
+use holdfast_fs::ground::StoreGround;
+use holdfast_fs::namespace::{KernelDraw, Namespace, Observer, Surroundings};
+use holdfast_fs::registry::Bounds;
+use holdfast_fs::store::{Store, StoreError};
+use holdfast_fs::tempfs::TempFs;
 use rustix::io::Errno;
-use rustix::process::{Resource, getegid, geteuid, getrlimit};
+use rustix::process::{getegid, geteuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
+use super::budget::Budget;
+use super::promises;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
+use crate::control::{self, Facts, State, Stop, Watching};
 use crate::fault::Fault;
 
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
-/// Descriptors that inodes may hold; more would hold memory and gain nothing.
-const MOST_DESCRIPTORS: u64 = 32_768;
+/// The first connection to the kernel.
+const FIRST_EPOCH: u64 = 1;
 
 /// What the keeper hands over.
 pub(super) struct Given {
     pub(super) begin: Begin,
+    /// Whether a user namespace of its own could be had, where one is needed.
+    pub(super) reads_all: bool,
     /// The device number of the mount.
     pub(super) device: u64,
     /// Where clients are let in.
@@ -43,19 +52,41 @@ enum Event {
     LetGo,
     /// The connection to the kernel ended.
     ConnectionEnded(io::Result<()>),
+    /// Clients are served no longer.
+    Quiet(Result<Why, Fault>),
 }
 
 /// Serves until the keeper lets go.
 pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
-    let Given { begin, device, listener, directory, connection } = given;
-    let fs = filesystem(&begin)?;
+    let Given { begin, reads_all, device, listener, directory, connection } = given;
+    let budget = Budget::of_this_process();
     let store = Arc::new(match directory {
         Some(directory) => Store::beneath(directory),
         None => Store::tmpfs(),
     });
-    let connection = Connection::open(connection, Arc::clone(&fs), THREADS)
+    let fs = filesystem(&begin, budget)?;
+    let (observer, watching) = control::watching();
+    let bounds = Bounds { generations: budget.generations, ..Bounds::default() };
+    let namespace = namespace(&fs, store, observer, bounds)?;
+    let connection = Connection::open(connection, fs, THREADS)
         .map_err(|error| system("shake hands with the kernel", &error))?;
-    tracing::info!(features = ?connection.features(), device, "connected");
+    let features = connection.features();
+    tracing::info!(?features, device, "connected");
+    let facts = Facts {
+        mountpoint: begin.mountpoint,
+        socket: begin.socket,
+        store: begin.store.to_string(),
+        uid: geteuid().as_raw(),
+        many_users: begin.privileged,
+        device,
+        epoch: FIRST_EPOCH,
+        idle_exit: begin.idle_exit,
+        bounds,
+        lost_promises: promises::lost(features, begin.privileged, reads_all, &begin.store),
+    };
+    let stop = Stop::new();
+    let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone())?;
+
     let (happened, events) = unbounded_channel();
     listen_to_keeper(line, &happened)?;
     let ended = happened.clone();
@@ -67,15 +98,23 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         .enable_all()
         .build()
         .map_err(|error| system("start what answers clients", &error))?;
-    LocalSet::new().block_on(&runtime, attend(line, events))
+    LocalSet::new().block_on(&runtime, async {
+        let _clients = let_in(UnixListener::from(listener), state, watching, happened);
+        tell(line, &ToKeeper::Ready);
+        attend(line, &stop, events).await;
+    });
+    Ok(())
 }
 
 /// Does what there is to be done, event by event.
-async fn attend(line: &Channel, mut events: UnboundedReceiver<Event>) -> Result<(), Fault> {
-    tell(line, &ToKeeper::Ready);
+async fn attend(line: &Channel, stop: &Stop, mut events: UnboundedReceiver<Event>) {
+    let (mut quiet, mut hushed) = (false, false);
     while let Some(event) = events.recv().await {
         match event {
-            Event::Told(ToWorker::Quiesce) => tell(line, &ToKeeper::Quiet),
+            Event::Told(ToWorker::Quiesce) => {
+                hushed = true;
+                stop.ask(Why::Asked);
+            }
             Event::Told(message @ (ToWorker::Begin(_) | ToWorker::Serve { .. })) => {
                 tracing::warn!(?message, "out of turn");
             }
@@ -86,25 +125,74 @@ async fn attend(line: &Channel, mut events: UnboundedReceiver<Event>) -> Result<
                 }
                 tell(line, &ToKeeper::Stop(Why::ConnectionEnded));
             }
+            Event::Quiet(end) => {
+                quiet = true;
+                match end {
+                    Ok(why) if !hushed => tell(line, &ToKeeper::Stop(why)),
+                    Ok(_) => {}
+                    Err(fault) => tell(line, &ToKeeper::Failed(fault.report())),
+                }
+            }
+        }
+        if quiet && hushed {
+            tell(line, &ToKeeper::Quiet);
+            hushed = false;
         }
     }
-    Ok(())
 }
 
-fn filesystem(begin: &Begin) -> Result<Arc<TempFs>, Fault> {
+/// Serves clients on a task of its own.
+fn let_in(
+    listener: UnixListener,
+    state: State,
+    watching: Watching,
+    happened: UnboundedSender<Event>,
+) -> JoinHandle<()> {
+    spawn_local(async move {
+        let end = control::serve(listener, state, watching).await;
+        let _ = happened.send(Event::Quiet(end));
+    })
+}
+
+fn filesystem(begin: &Begin, budget: Budget) -> Result<Arc<TempFs>, Fault> {
     let refused = |step| move |errno| Fault::System { step, errno };
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(MOST_DESCRIPTORS);
-    let options = Options {
+    let options = holdfast_fs::tempfs::Options {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         many_users: begin.privileged,
-        // The other half is for open files, stores and clients.
-        descriptors: usize::try_from(limit.min(MOST_DESCRIPTORS) / 2).unwrap_or(usize::MAX),
+        descriptors: budget.inodes,
     };
     let records = TempFs::records().map_err(refused("make the file of inode records"))?;
     let fs = TempFs::new(records, options, Arc::new(System))
         .map_err(refused("map the inode records"))?;
     Ok(Arc::new(fs))
+}
+
+fn namespace(
+    fs: &Arc<TempFs>,
+    store: Arc<Store>,
+    observer: Arc<dyn Observer>,
+    bounds: Bounds,
+) -> Result<Arc<Namespace>, Fault> {
+    let first_key = store.first_free_key().map_err(|error| match error {
+        StoreError::Refused { step, errno } => {
+            Fault::StoreUnusable { step: step.to_owned(), errno }
+        }
+        StoreError::NoLimits | StoreError::InodeTooLarge(_) => {
+            Fault::StoreUnusable { step: error.to_string(), errno: Errno::NOTSUP }
+        }
+    })?;
+    let ground = StoreGround::new(Arc::clone(fs), store)
+        .map_err(|error| system("start what discards generations", &error))?;
+    Ok(Namespace::new(Surroundings {
+        ground: Arc::new(ground),
+        observer,
+        lineage: Arc::new(control::Lines),
+        clock: Arc::new(Monotonic),
+        draw: Box::new(KernelDraw),
+        bounds,
+        first_key,
+    }))
 }
 
 fn listen_to_keeper(line: &Arc<Channel>, happened: &UnboundedSender<Event>) -> Result<(), Fault> {

@@ -158,6 +158,7 @@ pub(super) enum Told {
     Watch(Process),
     Unwatch(Process),
     Due(Option<Timestamp>),
+    Gone(SessionId),
 }
 
 struct Listener(Mutex<Sender<Told>>);
@@ -180,6 +181,10 @@ impl Observer for Listener {
 
     fn due(&self, at: Option<Timestamp>) {
         self.tell(Told::Due(at));
+    }
+
+    fn session_gone(&self, session: SessionId) {
+        self.tell(Told::Gone(session));
     }
 }
 

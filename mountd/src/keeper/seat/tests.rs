@@ -1,8 +1,10 @@
 //! One daemon a seat, and nothing left when it goes.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::thread;
 
 use rustix::process::{getegid, geteuid};
 
@@ -125,4 +127,30 @@ fn what_a_daemon_had_made_is_known_to_the_next_one() {
     let fourth = taken(&settings);
     assert!(!fourth.was_made(Path::new("/m")));
     fourth.leave();
+}
+
+/// Answers one call on the seat's socket as a daemon does that serves `mountpoint`.
+fn answer_once(seat: &Seat, mountpoint: &str) -> thread::JoinHandle<()> {
+    let listener = seat.listener.try_clone().expect("a copy");
+    let answer = format!("{{\"parameters\":{{\"mountpoint\":\"{mountpoint}\"}}}}\0");
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("asked");
+        let mut call = [0; 256];
+        assert!(client.read(&mut call).expect("read") > 0);
+        client.write_all(answer.as_bytes()).expect("answered");
+    })
+}
+
+#[test]
+fn whoever_comes_second_finds_the_first() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let settings = settings(room.path().join("control"), false);
+    let first = taken(&settings);
+    let served = answer_once(&first, "/m");
+    assert!(matches!(seat(&settings), Ok(None)));
+    served.join().expect("served");
+    let served = answer_once(&first, "/elsewhere");
+    assert_eq!(code(&settings), "socket-in-use");
+    served.join().expect("served");
+    first.leave();
 }

@@ -1,0 +1,327 @@
+//! From a request to what is done: who asks, what is meant, what is answered.
+//!
+//! It must never decide who gets what: the namespace does.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::stream::Empty;
+use holdfast_fs::namespace::NamespaceError;
+use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest};
+use serde::Serialize;
+use serde_json::Value;
+use zlink::connection::Socket;
+use zlink::service::{HandleResult, Infallible, MethodReply, ReplyStreamItem};
+use zlink::varlink_service as varlink;
+use zlink::{Call, Connection, Service};
+
+use super::peer::named;
+use super::refuse::{namespace_error, namespace_fault};
+use super::show::{own_guard, own_kind, own_mode, receipt};
+use super::state::State;
+use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
+use crate::channel::Why;
+use crate::fault::Fault;
+
+/// What is answered to one client.
+pub(super) struct Dispatch {
+    state: Rc<State>,
+    peer: Peer,
+    connection: ConnectionId,
+}
+
+/// An answer, of this interface or of the one that every Varlink service has.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Reply {
+    Own(Box<Answer>),
+    Varlink(varlink::Reply<'static>),
+}
+
+/// A refusal, of this interface or of the one that every Varlink service has.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Refusal {
+    Own(Error),
+    Varlink(varlink::Error<'static>),
+}
+
+impl From<NamespaceError> for Refusal {
+    fn from(error: NamespaceError) -> Self {
+        match &error {
+            NamespaceError::Registry(_) => {}
+            NamespaceError::Ground(_)
+            | NamespaceError::SessionFull { .. }
+            | NamespaceError::SessionOutOfInodes { .. } => {
+                tracing::warn!(%error, cause = namespace_fault(&error).cause(), "refused");
+            }
+        }
+        Self::Own(namespace_error(&error))
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Own(Error::from(&fault))
+    }
+}
+
+impl<Sock: Socket> Service<Sock> for Dispatch {
+    type MethodCall<'de> = Incoming;
+    type ReplyParams<'ser> = Reply;
+    type ReplyStreamParams = ();
+    type ReplyStreamError = Infallible;
+    type ReplyStream = Empty<ReplyStreamItem<(), Infallible>>;
+    type ReplyError<'ser> = Refusal;
+    type Upgrade = ();
+
+    async fn handle<'ser>(
+        &'ser mut self,
+        call: &'ser Call<Self::MethodCall<'_>>,
+        _connection: &mut Connection<Sock>,
+        _descriptors: Vec<OwnedFd>,
+    ) -> HandleResult<Self::ReplyParams<'ser>, Self::ReplyStream, Self::ReplyError<'ser>> {
+        let answered = if call.upgrade() {
+            // An answer would confirm it.
+            let parameter = Cow::Borrowed("upgrade");
+            Err(Refusal::Varlink(varlink::Error::InvalidParameter { parameter }))
+        } else {
+            self.answer(call.method()).await
+        };
+        self.state.note_change();
+        let reply = match answered {
+            Ok(reply) => MethodReply::Single(Some(reply)),
+            Err(refusal) => {
+                let (uid, pid) = (self.peer.uid, self.peer.process.pid);
+                tracing::debug!(uid, pid, method = call.method().method, ?refusal, "refused");
+                MethodReply::Error(refusal)
+            }
+        };
+        (reply, Vec::new())
+    }
+}
+
+impl Dispatch {
+    /// Answers to a client on a connection.
+    pub(super) const fn new(state: Rc<State>, peer: Peer, connection: ConnectionId) -> Self {
+        Self { state, peer, connection }
+    }
+
+    async fn answer(&self, incoming: &Incoming) -> Result<Reply, Refusal> {
+        let parameters = match &incoming.parameters {
+            Some(parameters) if !parameters.is_null() => parameters.clone(),
+            _ => Value::Object(serde_json::Map::new()),
+        };
+        if let Some(method) = incoming.method.strip_prefix("org.varlink.service.") {
+            return introspect(method, &incoming.method, &parameters).map(Reply::Varlink);
+        }
+        match Request::parse(&incoming.method, parameters) {
+            Ok(request) => {
+                tracing::debug!(
+                    uid = self.peer.uid,
+                    pid = self.peer.process.pid,
+                    method = request.method(),
+                    "asked"
+                );
+                self.carry_out(request).await.map(|answer| Reply::Own(Box::new(answer)))
+            }
+            Err(Unfit::Method) => Err(not_found(&incoming.method)),
+            Err(Unfit::Parameters(reason)) => Err(Fault::RequestInvalid { reason }.into()),
+        }
+    }
+
+    async fn carry_out(&self, request: Request) -> Result<Answer, Refusal> {
+        let (namespace, peer) = (&self.state.namespace, &self.peer);
+        let session = |view| wire::ShownSession { session: self.state.show().session(&view) };
+        let lease = |view| wire::ShownLease { lease: self.state.show().lease(&view) };
+        Ok(match request {
+            Request::Describe(_) => Answer::Describe(self.state.describe()),
+            Request::OpenSession(asked) => Answer::OpenSession(self.open_session(asked)?),
+            Request::RetainSession(asked) => {
+                let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
+                let token = namespace.retain_session(peer, &asked.session, holder)?;
+                Answer::RetainSession(wire::RetainedSession { token: token.to_string() })
+            }
+            Request::ReleaseSession(asked) => {
+                namespace.release_session(peer, &asked.session, &asked.token)?;
+                Answer::ReleaseSession(wire::Nothing {})
+            }
+            Request::RotateSession(asked) => {
+                Answer::RotateSession(session(namespace.rotate_session(peer, &asked.session)?))
+            }
+            Request::ResizeSession(wire::ResizeSession { session: name, size, inodes }) => {
+                Answer::ResizeSession(session(namespace.resize_session(peer, &name, size, inodes)?))
+            }
+            Request::CloseSession(asked) => {
+                let force = asked.force.unwrap_or(false);
+                namespace.close_session(peer, &asked.session, force)?;
+                Answer::CloseSession(wire::Nothing {})
+            }
+            Request::ListSessions(_) => Answer::ListSessions(wire::ShownSessions {
+                sessions: namespace
+                    .list_sessions(peer)
+                    .iter()
+                    .map(|view| self.state.show().session(view))
+                    .collect(),
+            }),
+            Request::ShowSession(asked) => {
+                Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
+            }
+            Request::Check(asked) => Answer::Check(session(namespace.check(peer, &asked.session)?)),
+            Request::AcquireLease(asked) => Answer::AcquireLease(self.acquire_lease(&asked)?),
+            Request::BindLease(asked) => {
+                let process = match asked.pid {
+                    Some(pid) => named(peer, pid)?,
+                    None => peer.process,
+                };
+                Answer::BindLease(lease(namespace.bind_lease(peer, &asked.lease, process)?))
+            }
+            Request::CheckLease(asked) => {
+                Answer::CheckLease(lease(namespace.check_lease(peer, &asked.lease)?))
+            }
+            Request::ReleaseLease(asked) => Answer::ReleaseLease(wire::ReleasedLease {
+                receipt: receipt(&namespace.release_lease(peer, &asked.lease)?),
+            }),
+            Request::ListLeases(_) => Answer::ListLeases(wire::ShownLeases {
+                leases: namespace
+                    .list_leases(peer)
+                    .iter()
+                    .map(|view| self.state.show().lease(view))
+                    .collect(),
+            }),
+            Request::Status(_) => Answer::Status(self.state.status()),
+            Request::Down(asked) => {
+                self.down(asked.mode.unwrap_or(wire::DownMode::Refuse)).await?;
+                Answer::Down(wire::Nothing {})
+            }
+        })
+    }
+
+    fn open_session(&self, asked: wire::OpenSession) -> Result<wire::OpenedSession, Refusal> {
+        if self.state.draining() {
+            return Err(Fault::Stopping.into());
+        }
+        let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
+        let policy = PolicyRequest {
+            size: asked.size,
+            inodes: asked.inodes,
+            mode: asked.mode.map(own_mode),
+            guard: asked.guard.map(own_guard),
+        };
+        let name = asked.name.as_deref();
+        let opened = self.state.namespace.open_session(&self.peer, name, &policy, holder)?;
+        Ok(wire::OpenedSession {
+            session: self.state.show().session(&opened.session),
+            token: opened.token.to_string(),
+            attached: opened.attached,
+        })
+    }
+
+    fn acquire_lease(&self, asked: &wire::AcquireLease) -> Result<wire::AcquiredLease, Refusal> {
+        let hold = asked.hold.unwrap_or(wire::Hold::Process);
+        let binding = match (hold, asked.pid) {
+            (wire::Hold::Process, Some(pid)) => Binding::Process(named(&self.peer, pid)?),
+            (wire::Hold::Process, None) => Binding::Process(self.peer.process),
+            (wire::Hold::Connection, None) => Binding::Connection(self.connection),
+            (wire::Hold::Nothing, None) => Binding::Unbound,
+            (wire::Hold::Connection | wire::Hold::Nothing, Some(_)) => {
+                let reason = "`pid` is for a lease that hangs on a process".to_owned();
+                return Err(Fault::RequestInvalid { reason }.into());
+            }
+        };
+        let kind = own_kind(asked.kind.unwrap_or(wire::LeaseKind::Shared));
+        let view = self.state.namespace.acquire_lease(&self.peer, &asked.session, kind, binding)?;
+        let lease = self.state.show().lease(&view);
+        let mut environment: BTreeMap<_, _> =
+            ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), lease.path.clone())).into();
+        environment.insert("HOLDFAST_SOCKET".to_owned(), self.state.socket().to_owned());
+        let member = format!("{}:{}", lease.session, lease.id);
+        environment.insert("HOLDFAST_MEMBER".to_owned(), member);
+        let lost_promises = self.state.lost_promises();
+        Ok(wire::AcquiredLease { lease, environment, lost_promises })
+    }
+
+    /// What an owner token is to hang on.
+    fn holder(&self, pid: Option<u32>, linger_ms: Option<u64>) -> Result<Holder, Fault> {
+        match (pid, linger_ms) {
+            (None, None) => Ok(Holder::Process(self.peer.process)),
+            (Some(pid), None) => named(&self.peer, pid).map(Holder::Process),
+            (None, Some(linger)) => Ok(Holder::Linger { ttl: Duration::from_millis(linger) }),
+            (Some(_), Some(_)) => Err(Fault::RequestInvalid {
+                reason: "a token hangs on a process or lingers, not both".to_owned(),
+            }),
+        }
+    }
+
+    async fn down(&self, mode: wire::DownMode) -> Result<(), Refusal> {
+        let owner = self.state.facts.uid;
+        if !self.peer.may_touch(owner) {
+            return Err(Fault::DaemonNotYours { owner }.into());
+        }
+        self.state.namespace.check_outside(&self.peer)?;
+        match mode {
+            wire::DownMode::Refuse => self.refuse_while_sessions_live()?,
+            wire::DownMode::Drain => self.state.drain().await,
+            wire::DownMode::Force => {}
+        }
+        let (uid, pid) = (self.peer.uid, self.peer.process.pid);
+        tracing::info!(uid, pid, ?mode, "a client ends the daemon");
+        self.state.stop.ask(Why::Asked);
+        Ok(())
+    }
+
+    fn refuse_while_sessions_live(&self) -> Result<(), Fault> {
+        if self.state.namespace.counts().sessions == 0 {
+            return Ok(());
+        }
+        let sessions = self.state.namespace.list_sessions(&self.peer);
+        let name = |view: &holdfast_fs::registry::SessionView| match &view.name {
+            Some(name) => name.clone(),
+            None => view.id.to_string(),
+        };
+        Err(Fault::SessionsAlive { sessions: sessions.iter().map(name).collect() })
+    }
+}
+
+/// What every Varlink service answers about itself.
+fn introspect(
+    method: &str,
+    full_name: &str,
+    parameters: &Value,
+) -> Result<varlink::Reply<'static>, Refusal> {
+    match method {
+        "GetInfo" => {
+            let interfaces = [wire::INTERFACE, varlink::INTERFACE_NAME.as_str()];
+            varlink::Info::new("Holdfast", "holdfast", env!("CARGO_PKG_VERSION"), "", interfaces)
+                .map(varlink::Reply::Info)
+                .map_err(|error| Fault::RequestInvalid { reason: error.to_string() }.into())
+        }
+        "GetInterfaceDescription" => {
+            let asked = parameters.get("interface").and_then(Value::as_str);
+            let interface = match asked {
+                Some(name) if name == wire::INTERFACE => wire::DESCRIPTION,
+                Some(name) if name == varlink::INTERFACE_NAME.as_str() => varlink::DESCRIPTION,
+                Some(name) => {
+                    let interface = Cow::Owned(name.to_owned());
+                    return Err(Refusal::Varlink(varlink::Error::InterfaceNotFound { interface }));
+                }
+                None => {
+                    let parameter = Cow::Borrowed("interface");
+                    return Err(Refusal::Varlink(varlink::Error::InvalidParameter { parameter }));
+                }
+            };
+            Ok(varlink::Reply::InterfaceDescription(interface.into()))
+        }
+        _ => Err(not_found(full_name)),
+    }
+}
+
+fn not_found(method: &str) -> Refusal {
+    Refusal::Varlink(varlink::Error::MethodNotFound { method: Cow::Owned(method.to_owned()) })
+}
+
+#[cfg(test)]
+mod tests;

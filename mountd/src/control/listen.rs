@@ -1,0 +1,147 @@
+//! Lets clients in: each on a task of its own, so that a slow, silent or hostile one holds up
+//! nobody else.
+//!
+//! It must never know what is asked.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixListener as StdListener;
+use std::rc::Rc;
+use std::time::Duration;
+
+use holdfast_fs::registry::{ConnectionId, Peer};
+use rustix::io::Errno;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use zlink::{ReadyListener, Server};
+
+use super::dispatch::Dispatch;
+use super::framing::{Framed, message};
+use super::processes::Watching;
+use super::state::State;
+use super::wire;
+use crate::channel::Why;
+use crate::fault::Fault;
+
+/// How long to wait where no descriptor is left for a client; no event tells when one is.
+const SHORTAGE: Duration = Duration::from_millis(100);
+/// How long answers that are on their way may take when the daemon stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves clients until the daemon is to stop, and says why it is. It must run in a `LocalSet`.
+///
+/// # Errors
+/// Where there is nothing to wait with.
+pub(crate) async fn serve(
+    listener: StdListener,
+    state: State,
+    watching: Watching,
+) -> Result<Why, Fault> {
+    let failed = |step| {
+        move |error: io::Error| Fault::System {
+            step,
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        }
+    };
+    listener.set_nonblocking(true).map_err(failed("listen"))?;
+    let listener = UnixListener::from_std(listener).map_err(failed("listen"))?;
+    let state = Rc::new(state);
+    let mut clients = JoinSet::new();
+    let why = tokio::select! {
+        why = state.stop.asked() => why,
+        () = idle(&state) => Why::Idle,
+        watched = watching.run(Rc::clone(&state)) => {
+            watched.map_err(failed("wait for processes"))?;
+            // Without a namespace there is nothing to serve.
+            Why::Asked
+        }
+        () = accept(&listener, &state, &mut clients) => Why::Asked,
+    };
+    state.stop.ask(why);
+    let rest = async { while clients.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_WORDS, rest).await.is_err() {
+        tracing::debug!("clients that don't take their answers are left");
+    }
+    Ok(why)
+}
+
+async fn idle(state: &State) {
+    match state.facts.idle_exit {
+        Some(wait) => state.idle_for(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Accepts, for as long as it is polled.
+async fn accept(listener: &UnixListener, state: &Rc<State>, clients: &mut JoinSet<()>) {
+    let mut last = 0;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    last += 1;
+                    let connection = ConnectionId(last);
+                    clients.spawn_local(attend(Rc::clone(state), stream, connection));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a client can't be let in");
+                    tokio::time::sleep(SHORTAGE).await;
+                }
+            },
+            // So that what has ended isn't kept.
+            Some(ended) = clients.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a connection failed");
+                }
+            }
+        }
+    }
+}
+
+/// Serves one client until it leaves.
+async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) {
+    let Some(peer) = super::peer::of(stream.as_fd()) else {
+        tracing::debug!(?connection, "a client that has left, or can't be seen");
+        let what = "clients that the daemon can't see, as from another pid namespace".to_owned();
+        turn_away(&stream, &Fault::NotSupported { what });
+        return;
+    };
+    if let Err(fault) = state.admit(&peer) {
+        tracing::warn!(
+            uid = peer.uid,
+            pid = peer.process.pid,
+            cause = fault.cause(),
+            "turned away"
+        );
+        turn_away(&stream, &fault);
+        return;
+    }
+    let seat = Seat { state, peer, connection };
+    let dispatch = Dispatch::new(Rc::clone(&seat.state), peer, connection);
+    let framed = Framed::new(stream, seat.state.stop.clone());
+    if let Err(error) = Server::new(ReadyListener::new(framed), dispatch).run().await {
+        tracing::debug!(?connection, %error, "a connection broke off");
+    }
+}
+
+/// What a client that was let in takes up; gives it back however its task ends.
+struct Seat {
+    state: Rc<State>,
+    peer: Peer,
+    connection: ConnectionId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.state.namespace.connection_gone(self.connection);
+        self.state.dismiss(self.peer.uid);
+    }
+}
+
+/// Says why as far as that goes without waiting.
+fn turn_away(stream: &UnixStream, fault: &Fault) {
+    let words = message(&wire::Error::from(fault));
+    if let Err(error) = stream.try_write(&words) {
+        tracing::debug!(%error, "a client leaves without being told why");
+    }
+}

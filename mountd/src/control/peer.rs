@@ -1,0 +1,132 @@
+//! Who calls, as the kernel says, and which processes a caller may name.
+//!
+//! It must never take a request's word for it.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use holdfast_fs::namespace::Lineage;
+use holdfast_fs::registry::{Peer, Process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::fault::Fault;
+use crate::sys::{Credentials, peer_credentials, peer_process};
+
+/// More ancestors than any process has.
+const MOST_ANCESTORS: usize = 4096;
+
+/// The other end of a connection. `None` where it is gone already, or can't be seen from here, as
+/// from within another pid namespace.
+pub(super) fn of(socket: BorrowedFd<'_>) -> Option<Peer> {
+    let Credentials { pid, uid, gid } = peer_credentials(socket).ok()?;
+    let held = peer_process(socket).ok()?;
+    let process = Process { pid, start: Stat::of(pid)?.start };
+    // What was read belongs to the peer only if the peer was there afterwards as well.
+    if held.is_some_and(|held| has_ended(held.as_fd())) {
+        return None;
+    }
+    Some(Peer { uid, gid, process })
+}
+
+/// A process that a caller names by its pid: one that lives, and is of the caller's user.
+///
+/// # Errors
+/// Where it isn't, or where the caller counts pids otherwise than the daemon.
+pub(super) fn named(peer: &Peer, pid: u32) -> Result<Process, Fault> {
+    let unknown = || Fault::ProcessUnknown { pid };
+    let caller = Status::of(peer.process.pid).ok_or_else(unknown)?;
+    if caller.depth > 1 {
+        let what = "naming a process from within another pid namespace".to_owned();
+        return Err(Fault::NotSupported { what });
+    }
+    let stat = Stat::of(pid).filter(|stat| !stat.ended).ok_or_else(unknown)?;
+    let status = Status::of(pid).filter(|status| status.leads).ok_or_else(unknown)?;
+    if peer.may_touch(status.uid) { Ok(Process { pid, start: stat.start }) } else { Err(unknown()) }
+}
+
+/// Whether the process of a pidfd has ended.
+fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut descriptors = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// When a process started; `None` where it is gone.
+pub(super) fn start_of(pid: u32) -> Option<u64> {
+    Stat::of(pid).map(|stat| stat.start)
+}
+
+/// Descent as `/proc` tells it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lines;
+
+impl Lineage for Lines {
+    fn of(&self, process: Process) -> Vec<Process> {
+        let mut line = Vec::new();
+        let mut next = process.pid;
+        while next != 0 && line.len() < MOST_ANCESTORS {
+            let Some(stat) = Stat::of(next) else { break };
+            if line.is_empty() && stat.start != process.start {
+                break;
+            }
+            line.push(Process { pid: next, start: stat.start });
+            next = stat.parent;
+        }
+        line
+    }
+}
+
+/// What `/proc/PID/stat` says.
+struct Stat {
+    ended: bool,
+    parent: u32,
+    start: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        // The second field is the command's name in parentheses; it may have any bytes in it.
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = str::from_utf8(line.get(end + 1..)?).ok()?.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        // From the fourth field, which the parent is, to the 22nd.
+        let start = fields.nth(17)?.parse().ok()?;
+        Some(Self { ended: matches!(state, "Z" | "X" | "x"), parent, start })
+    }
+}
+
+/// What `/proc/PID/status` says.
+struct Status {
+    /// The real user.
+    uid: u32,
+    /// Whether it is a process, and not another one's thread.
+    leads: bool,
+    /// How many pid namespaces deep it is, as seen from here.
+    depth: usize,
+}
+
+impl Status {
+    fn of(pid: u32) -> Option<Self> {
+        let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&text), pid)
+    }
+
+    fn parse(text: &str, pid: u32) -> Option<Self> {
+        let field = |name: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        };
+        let uid = field("Uid")?.split_ascii_whitespace().next()?.parse().ok()?;
+        let leads = field("Tgid")?.trim().parse() == Ok(pid);
+        // Kernels without pid namespaces don't tell.
+        let depth = field("NSpid").map_or(1, |pids| pids.split_ascii_whitespace().count());
+        Some(Self { uid, leads, depth })
+    }
+}
+
+#[cfg(test)]
+mod tests;
