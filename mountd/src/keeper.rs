@@ -92,6 +92,7 @@ impl Keeper {
         seat: &mut Seat,
         announce: impl FnOnce(&Serving),
     ) -> Result<(), FaultReport> {
+        Mount::require_device()?;
         let store = match &settings.store {
             Store::Tmpfs => None,
             Store::Dir(path) => Some(store::open(path, self.host)?),

@@ -1,1 +1,14 @@
 //! What the end-to-end tests share: a real daemon, a real mount, real Bash.
+//!
+//! Nothing here may touch a mount, a process or a directory that a test did not make itself.
+
+pub mod command;
+pub mod daemon;
+pub mod differential;
+pub mod mounts;
+pub mod need;
+pub mod processes;
+pub mod report;
+pub mod stage;
+pub mod sys;
+pub mod user;

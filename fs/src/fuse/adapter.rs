@@ -1,5 +1,4 @@
 //! Each request of the kernel: count it, make the call, send the reply.
-
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -156,8 +155,8 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.count(Operation::Symlink);
-        let caller = caller(request);
-        let new = NewFile { caller, parent: node(parent), name, mode: 0o777, umask: 0 };
+        let (caller, parent) = (caller(request), node(parent));
+        let new = NewFile { caller, parent, name, mode: 0o777, umask: 0 };
         reply::entry(reply, self.fs.make_symlink(&new, target));
     }
 

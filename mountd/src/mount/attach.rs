@@ -41,6 +41,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
+    /// Whether there is a device at all, which is worth knowing before anything is started.
+    pub(crate) fn require_device() -> Result<(), Fault> {
+        statx(CWD, DEVICE, AtFlags::empty(), StatxFlags::TYPE).map(drop).map_err(device_missing)
+    }
+
     /// Makes a mount for the checked mountpoint. With the privilege it is attached only later, so
     /// that nobody meets it before it is served; the helper can't do that.
     pub(crate) fn make(
@@ -48,7 +53,6 @@ impl Mount {
         host: Host,
         context: Option<&str>,
     ) -> Result<Self, Fault> {
-        statx(CWD, DEVICE, AtFlags::empty(), StatxFlags::TYPE).map_err(device_missing)?;
         if host.privileged {
             return Self::make_unattached(mountpoint.place.path(), host, context);
         }

@@ -20,7 +20,7 @@ pub(super) fn lost(
         (
             features.passthrough,
             "data-passthrough",
-            if privileged { "the kernel doesn't offer it" } else { no_privilege },
+            if privileged { "the kernel doesn't grant it" } else { no_privilege },
         ),
         (features.resend, "restart-unnoticed", "the kernel doesn't ask again what went unanswered"),
         (reads_all, "unreadable-files", "the host refuses user namespaces"),

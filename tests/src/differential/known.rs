@@ -1,0 +1,49 @@
+//! The calls on which no FUSE file system can answer as tmpfs does, whatever its server says; they
+//! are left out of the comparison.
+//!
+//! Each must be the kernel's doing, with the reason given here; a difference of ours is a defect.
+
+use rustix::fs::FileType;
+
+use super::execute::Place;
+use super::observe::Attributes;
+use super::operation::{Operation, Target};
+
+const SET_ID: u32 = 0o6000;
+
+/// Whether this call is one of them; `keeps` says whether the caller's writes leave set-id bits
+/// alone.
+#[must_use]
+pub fn is_unavoidable(operation: &Operation, keeps: bool, reference: &Place) -> bool {
+    let open = |slot: &usize| reference.attributes(&Target::Open(*slot)).ok();
+    match operation {
+        // The kernel moves through a directory of FUSE as if it were a file of that size and never
+        // asks; a tmpfs has a rule of its own.
+        Operation::Seek { slot, .. } => open(slot).is_some_and(is_directory),
+        // The kernel takes the bits away before it asks the server, which then refuses.
+        Operation::Allocate { slot, mode, .. } => {
+            let supported =
+                (libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE).cast_unsigned();
+            let has_bits = |file: Attributes| file.mode & SET_ID != 0;
+            mode & !supported != 0 && !keeps && open(slot).is_some_and(has_bits)
+        }
+        // A tmpfs takes the bits away without a change time where the size stays; whoever takes
+        // them away in a call of its own sets it.
+        Operation::TruncateOpen { slot, length } => {
+            !keeps && open(slot).is_some_and(|file| stays_with_bits(file, *length))
+        }
+        Operation::Truncate { path, length } => {
+            let file = reference.attributes(&Target::Followed(path.clone())).ok();
+            !keeps && file.is_some_and(|file| stays_with_bits(file, *length))
+        }
+        _ => false,
+    }
+}
+
+fn stays_with_bits(file: Attributes, length: u64) -> bool {
+    file.mode & SET_ID != 0 && file.size.cast_unsigned() == length
+}
+
+fn is_directory(attributes: Attributes) -> bool {
+    attributes.kind() == FileType::Directory
+}

@@ -1,0 +1,93 @@
+//! Many files in a daemon with few descriptors and little memory.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_tests::command::Program;
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::need::Need;
+use holdfast_tests::report;
+use holdfast_tests::stage::{Stage, as_each_user};
+
+/// Resident memory of the daemon's processes at their peak, in KiB, of which no more is allowed.
+const MOST_MEMORY: u64 = 100 << 10;
+
+/// Makes, lists, reads and removes 200,000 files, and says how long each took.
+const FILES: &str = r#"
+import os, sys, time
+root = os.environ["TMPDIR"]
+def timed(what, call):
+    start = time.monotonic(); call()
+    print(f"{what}: {time.monotonic() - start:.1f} s", flush=True)
+def make():
+    for d in range(200):
+        os.mkdir(f"{root}/{d}")
+        for f in range(1000):
+            fd = os.open(f"{root}/{d}/{f}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            os.write(fd, b"%d %d" % (d, f)); os.close(fd)
+def names():
+    found = sum(len(files) for _, _, files in os.walk(root))
+    assert found == 200_000, found
+def stat():
+    for d in range(200):
+        for entry in os.scandir(f"{root}/{d}"):
+            assert entry.stat(follow_symlinks=False).st_size == len(f"{d} {entry.name}")
+def read():
+    for d in range(200):
+        for f in range(1000):
+            fd = os.open(f"{root}/{d}/{f}", os.O_RDONLY)
+            assert os.read(fd, 20) == b"%d %d" % (d, f); os.close(fd)
+def hold():
+    held = [os.open(f"{root}/{f % 200}/{f}", os.O_RDONLY) for f in range(500)]
+    for f in range(500): os.unlink(f"{root}/{f % 200}/{f}")
+    for f, fd in enumerate(held):
+        assert os.read(fd, 20) == b"%d %d" % (f % 200, f); os.close(fd)
+def remove():
+    for d in range(200):
+        for entry in list(os.scandir(f"{root}/{d}")): os.unlink(entry.path)
+        os.rmdir(f"{root}/{d}")
+    assert os.listdir(root) == []
+for call in make, names, stat, read, hold, remove: timed(call.__name__, call)
+"#;
+
+#[test]
+fn a_daemon_with_a_thousand_descriptors_holds_two_hundred_thousand_files() {
+    as_each_user(&[Need::Fuse, Need::Program("python3"), Need::Program("prlimit")], |stage| {
+        let limited = Program::new("prlimit")
+            .args(["--nofile=1024:1024", "--"])
+            .arg(stage.path("bin/holdfast"))
+            .args(["serve", "--json"])
+            .log(stage.path("daemon.log"));
+        let daemon = Daemon::of(stage.program(limited))?;
+        let script = r#"exec /usr/bin/python3 -c "$FILES""#;
+        let program = stage.run(script).env("FILES", FILES).deadline(Duration::from_secs(280));
+        let printed = program.output();
+        let peaks = peaks(&daemon)?;
+        report::print(format_args!("{}{peaks:?} KiB at the peak", printed.context(log(stage))?));
+        ensure!(peaks.iter().all(|(_, most)| *most < MOST_MEMORY), "{peaks:?}");
+        daemon.stop(stage)
+    });
+}
+
+fn log(stage: &Stage) -> String {
+    fs::read_to_string(stage.path("daemon.log")).unwrap_or_default()
+}
+
+/// The processes of the daemon, each with the most memory that it ever had.
+fn peaks(daemon: &Daemon) -> anyhow::Result<Vec<(u32, u64)>> {
+    let keeper = daemon.id();
+    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
+    let children = children.split_whitespace().map(|id| Ok(id.parse()?));
+    let ids: Vec<u32> = children.collect::<anyhow::Result<_>>()?;
+    ensure!(!ids.is_empty(), "the daemon has no worker");
+    ids.into_iter()
+        .chain([keeper])
+        .map(|id| {
+            let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = line.context("no peak")?.trim().trim_end_matches(" kB").parse()?;
+            Ok((id, peak))
+        })
+        .collect()
+}
