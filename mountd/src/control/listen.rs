@@ -111,7 +111,9 @@ async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) 
         Ok(peer) => peer,
         Err(fault) => {
             let (uid, pid) = (peer.uid, peer.process.pid);
-            tracing::warn!(uid, pid, cause = fault.cause(), "turned away");
+            if state.note_turned_away(uid) {
+                tracing::warn!(uid, pid, cause = fault.cause(), "turned away");
+            }
             turn_away(&stream, &fault);
             return;
         }

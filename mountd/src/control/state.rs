@@ -3,7 +3,7 @@
 //! It must never serve anybody itself.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +102,8 @@ pub(crate) struct State {
 struct Connections {
     all: usize,
     of: HashMap<u32, usize>,
+    /// Who was turned away, and has not been let in or out since.
+    turned_away: HashSet<u32>,
 }
 
 impl State {
@@ -243,9 +245,15 @@ impl State {
         Ok(())
     }
 
+    /// Somebody was turned away. Whether that is news, so that nobody fills the log by trying.
+    pub(super) fn note_turned_away(&self, uid: u32) -> bool {
+        self.connections.borrow_mut().turned_away.insert(uid)
+    }
+
     /// A connection that was admitted is gone.
     pub(super) fn dismiss(&self, uid: u32) {
         let mut connections = self.connections.borrow_mut();
+        connections.turned_away.remove(&uid);
         connections.all = connections.all.saturating_sub(1);
         if let Some(own) = connections.of.get_mut(&uid) {
             *own = own.saturating_sub(1);
