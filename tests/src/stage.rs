@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, Mode};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use crate::command::Program;
@@ -85,7 +85,7 @@ fn play(needs: &[Need], user: &User, test: &(impl Fn(&Stage) -> anyhow::Result<(
     let who = if user.is_root() { "as root" } else { "as an ordinary user" };
     match result {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => panic!("{who}: {error:?}"),
+        Ok(Err(error)) => panic!("{who}: {error:#}"),
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }
@@ -313,8 +313,28 @@ fn private_namespace() -> anyhow::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("tmpfs", "/tmp", "tmpfs", flags, Some(c"mode=1777"))?;
     rustix::mount::mount("tmpfs", "/run", "tmpfs", flags, Some(c"mode=755"))?;
-    rustix::fs::mkdirat(CWD, SCRATCH, rustix::fs::Mode::from_raw_mode(0o755))?;
-    Ok(())
+    rustix::fs::mkdirat(CWD, SCRATCH, Mode::from_raw_mode(0o755))?;
+    open_device()
+}
+
+/// Lets ordinary users open the device, as every usual system does; where it's so already, or there
+/// is none, nothing changes.
+fn open_device() -> anyhow::Result<()> {
+    let path = "/dev/fuse";
+    let Ok(device) = rustix::fs::stat(path) else { return Ok(()) };
+    let everybody = Mode::from_raw_mode(0o666);
+    if Mode::from_raw_mode(device.st_mode).contains(everybody) {
+        return Ok(());
+    }
+    // The node itself belongs to the host and is left alone.
+    let place = PathBuf::from(SCRATCH).join("device");
+    fs::create_dir(&place)?;
+    rustix::mount::mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID, None)?;
+    let node = place.join("fuse");
+    let kind = FileType::CharacterDevice;
+    rustix::fs::mknodat(CWD, &node, kind, everybody, device.st_rdev)?;
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o666))?;
+    rustix::mount::mount_bind(&node, path).context("a device for everybody")
 }
 
 /// The directory of built programs, from the test that is one of them.
