@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dashmap::{DashMap, Entry};
 use rustix::fs::OFlags;
@@ -325,6 +326,11 @@ impl InodeTable {
     /// Whether so many descriptors are held that some should go.
     pub(crate) fn is_over_budget(&self) -> bool {
         self.descriptors.is_over_budget()
+    }
+
+    /// Where no more descriptors should be held, waits a little until some are let go.
+    pub(crate) fn wait_for_room(&self, limit: Duration) {
+        self.descriptors.wait_for_room(limit);
     }
 
     /// Nodes whose descriptors are held longest, if there are so many that some should go.

@@ -12,6 +12,8 @@ mod processes;
 mod refuse;
 mod show;
 mod state;
+#[cfg(test)]
+mod testing;
 pub mod wire;
 
 pub(crate) use self::listen::serve;

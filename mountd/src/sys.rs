@@ -30,6 +30,12 @@ pub(crate) fn enter_new_namespaces() -> rustix::io::Result<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
 }
 
+/// Puts the calling thread into a mount namespace of its own.
+pub(crate) fn enter_new_mount_namespace() -> rustix::io::Result<()> {
+    // SAFETY: the flag changes what mounts are seen, and gives nothing up.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
+}
+
 /// Gives the calling thread an umask of its own.
 #[cfg(test)]
 pub(crate) fn separate_umask() -> rustix::io::Result<()> {

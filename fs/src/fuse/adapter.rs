@@ -39,10 +39,6 @@ impl Adapter {
     ) -> Self {
         Self { fs, counts, features }
     }
-
-    fn count(&self, operation: Operation) {
-        self.counts.add(operation);
-    }
 }
 
 impl Filesystem for Adapter {
@@ -52,12 +48,12 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.count(Operation::Lookup);
+        self.counts.add(Operation::Lookup);
         reply::found(reply, self.fs.lookup(node(parent), name));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.count(Operation::Forget);
+        self.counts.add(Operation::Forget);
         self.fs.forget(node(inode), count);
     }
 
@@ -68,7 +64,7 @@ impl Filesystem for Adapter {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        self.count(Operation::GetAttr);
+        self.counts.add(Operation::GetAttr);
         reply::attr(reply, self.fs.attributes(node(inode)));
     }
 
@@ -90,7 +86,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.count(Operation::SetAttr);
+        self.counts.add(Operation::SetAttr);
         let changes = Changes {
             permissions: mode.map(|mode| (mode & 0o7777) as u16),
             uid,
@@ -104,7 +100,7 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        self.count(Operation::ReadLink);
+        self.counts.add(Operation::ReadLink);
         reply::data(reply, self.fs.read_link(node(inode)).map(OsString::into_encoded_bytes));
     }
 
@@ -118,7 +114,7 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.count(Operation::MkNod);
+        self.counts.add(Operation::MkNod);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
         reply::entry(reply, self.fs.make_node(&new, rdev));
     }
@@ -132,18 +128,18 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.count(Operation::MkDir);
+        self.counts.add(Operation::MkDir);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
         reply::entry(reply, self.fs.make_directory(&new));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Operation::Unlink);
+        self.counts.add(Operation::Unlink);
         reply::empty(reply, self.fs.unlink(node(parent), name));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Operation::RmDir);
+        self.counts.add(Operation::RmDir);
         reply::empty(reply, self.fs.remove_directory(node(parent), name));
     }
 
@@ -155,9 +151,9 @@ impl Filesystem for Adapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        self.count(Operation::Symlink);
-        let caller = caller(request);
-        let new = NewFile { caller, parent: node(parent), name, mode: 0o777, umask: 0 };
+        self.counts.add(Operation::Symlink);
+        let (caller, parent) = (caller(request), node(parent));
+        let new = NewFile { caller, parent, name, mode: 0o777, umask: 0 };
         reply::entry(reply, self.fs.make_symlink(&new, target));
     }
 
@@ -171,7 +167,7 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::Rename);
+        self.counts.add(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         reply::empty(
             reply,
@@ -187,12 +183,12 @@ impl Filesystem for Adapter {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.count(Operation::Link);
+        self.counts.add(Operation::Link);
         reply::entry(reply, self.fs.link(node(inode), node(parent), name));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.count(Operation::Open);
+        self.counts.add(Operation::Open);
         reply::open(reply, self.fs.open(&caller(request), node(inode), open_flags(flags.0)));
     }
 
@@ -206,7 +202,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.count(Operation::Create);
+        self.counts.add(Operation::Create);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
         reply::create(reply, self.fs.create(&new, open_flags(flags)));
     }
@@ -222,7 +218,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.count(Operation::Read);
+        self.counts.add(Operation::Read);
         reply::data(reply, self.fs.read(node(inode), offset, size as usize));
     }
 
@@ -238,7 +234,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.count(Operation::Write);
+        self.counts.add(Operation::Write);
         let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.fs.write(&caller(request), node(inode), offset, data, drop);
         reply::written(reply, written);
@@ -253,7 +249,7 @@ impl Filesystem for Adapter {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::Flush);
+        self.counts.add(Operation::Flush);
         reply.error(raw_errno(Errno::NOSYS));
     }
 
@@ -267,7 +263,7 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::Release);
+        self.counts.add(Operation::Release);
         self.fs.release(node(inode), handle.0);
         reply.ok();
     }
@@ -280,13 +276,13 @@ impl Filesystem for Adapter {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::Fsync);
+        self.counts.add(Operation::Fsync);
         reply::empty(reply, self.fs.synchronise(node(inode), data_only));
     }
 
     /// Listings are not held open: the kernel need not ask again, and caches what it lists.
     fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.count(Operation::OpenDir);
+        self.counts.add(Operation::OpenDir);
         reply.error(raw_errno(Errno::NOSYS));
     }
 
@@ -298,7 +294,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.count(Operation::ReadDir);
+        self.counts.add(Operation::ReadDir);
         match self.fs.list(node(inode), offset, false, &mut reply::Plain(&mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -313,7 +309,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.count(Operation::ReadDirPlus);
+        self.counts.add(Operation::ReadDirPlus);
         match self.fs.list(node(inode), offset, true, &mut reply::Plus(&mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -328,12 +324,12 @@ impl Filesystem for Adapter {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::FsyncDir);
+        self.counts.add(Operation::FsyncDir);
         reply::empty(reply, self.fs.synchronise(node(inode), data_only));
     }
 
     fn statfs(&self, _request: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        self.count(Operation::StatFs);
+        self.counts.add(Operation::StatFs);
         reply::statistics(reply, self.fs.statistics(node(inode)));
     }
 
@@ -347,7 +343,7 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::SetXattr);
+        self.counts.add(Operation::SetXattr);
         let caller = caller(request);
         reply::empty(reply, self.fs.set_attribute(&caller, node(inode), name, value, flags as u32));
     }
@@ -360,17 +356,17 @@ impl Filesystem for Adapter {
         size: u32,
         reply: ReplyXattr,
     ) {
-        self.count(Operation::GetXattr);
+        self.counts.add(Operation::GetXattr);
         reply::value(reply, size, self.fs.attribute(node(inode), name));
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        self.count(Operation::ListXattr);
+        self.counts.add(Operation::ListXattr);
         reply::value(reply, size, self.fs.attribute_names(&caller(request), node(inode)));
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Operation::RemoveXattr);
+        self.counts.add(Operation::RemoveXattr);
         reply::empty(reply, self.fs.remove_attribute(&caller(request), node(inode), name));
     }
 
@@ -385,7 +381,7 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        self.count(Operation::Ioctl);
+        self.counts.add(Operation::Ioctl);
         let flags = match (command, data.first_chunk()) {
             (GET_FLAGS, _) => self.fs.inode_flags(node(inode)).map(Some),
             (SET_FLAGS, Some(flags)) => {
@@ -407,7 +403,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.count(Operation::Fallocate);
+        self.counts.add(Operation::Fallocate);
         reply::empty(reply, self.fs.allocate(node(inode), offset, length, mode as u32));
     }
 
@@ -420,7 +416,7 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.count(Operation::Lseek);
+        self.counts.add(Operation::Lseek);
         let found = match (u64::try_from(offset), whence) {
             (Ok(offset), libc::SEEK_DATA) => self.fs.seek(node(inode), offset, true),
             (Ok(offset), libc::SEEK_HOLE) => self.fs.seek(node(inode), offset, false),
@@ -443,7 +439,7 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.count(Operation::CopyFileRange);
+        self.counts.add(Operation::CopyFileRange);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let (from, to) = ((node(from), from_offset), (node(to), to_offset));
         reply::written(reply, self.fs.copy_range(from, to, length));

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use quick_cache::sync::Cache;
@@ -22,6 +23,9 @@ pub(super) struct Descriptors {
     order: Mutex<VecDeque<u64>>,
     directories: Cache<u64, Arc<OwnedFd>>,
     budget: usize,
+    /// Whether a thread waits for descriptors to become free.
+    waiting: Mutex<bool>,
+    freed: Condvar,
 }
 
 impl Descriptors {
@@ -33,6 +37,8 @@ impl Descriptors {
             order: Mutex::default(),
             directories: Cache::new(directories),
             budget: budget.saturating_sub(directories).max(16),
+            waiting: Mutex::new(false),
+            freed: Condvar::new(),
         }
     }
 
@@ -64,8 +70,10 @@ impl Descriptors {
     }
 
     pub(super) fn let_go(&self, node: u64) {
-        if self.held.remove(&node).is_some() {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        if self.held.remove(&node).is_some()
+            && self.count.fetch_sub(1, Ordering::AcqRel) == self.budget
+        {
+            self.freed.notify_one();
         }
         self.directories.remove(&node);
     }
@@ -75,15 +83,34 @@ impl Descriptors {
         self.count.load(Ordering::Acquire) >= self.budget / 4 * 3
     }
 
+    /// Where the budget is used up, waits a little for a descriptor to become free. One thread at
+    /// a time does: another one has to read what the kernel forgets.
+    pub(super) fn wait_for_room(&self, limit: Duration) {
+        if self.count.load(Ordering::Acquire) < self.budget {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if *waiting {
+            return;
+        }
+        *waiting = true;
+        let full = |_: &mut bool| self.count.load(Ordering::Acquire) >= self.budget;
+        let (mut waiting, _) = self
+            .freed
+            .wait_timeout_while(waiting, limit, full)
+            .unwrap_or_else(PoisonError::into_inner);
+        *waiting = false;
+    }
+
     /// The older half of what is held, where three quarters of the budget are used.
     pub(super) fn over_budget(&self) -> Option<Vec<u64>> {
         if !self.is_over_budget() {
             return None;
         }
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|node| self.held.contains_key(node));
         let half = order.len().div_ceil(2);
-        let oldest: Vec<u64> =
-            order.drain(..half).filter(|node| self.held.contains_key(node)).collect();
+        let oldest: Vec<u64> = order.drain(..half).collect();
         // Those that turn out to be in use come to the end of the queue.
         order.extend(&oldest);
         Some(oldest)

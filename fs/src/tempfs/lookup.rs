@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
@@ -15,6 +16,9 @@ use crate::inode_table::{Named, Reach};
 use crate::node::Node;
 use crate::store::{Absence, Tree};
 use crate::sys::{FileHandle, name_to_handle};
+
+/// How long a request waits for descriptors at the most.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What a name led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +177,15 @@ impl TempFs {
         self.unregister(backing);
     }
 
-    /// Has the kernel asked for forgets where descriptors are short.
+    /// Has the kernel asked for forgets where descriptors are short, and where they are used up
+    /// gives it a moment to answer: a program makes files faster than a busy machine lets go of
+    /// them.
     pub(super) fn relieve(&self) {
         if self.table.is_over_budget()
             && let Some(attendant) = self.attendant.get()
         {
             attendant.descriptors_short();
+            self.table.wait_for_room(PATIENCE);
         }
     }
 }

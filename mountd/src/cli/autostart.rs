@@ -125,3 +125,37 @@ fn log() -> Option<File> {
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn said(words: &[u8]) -> Result<(), FaultReport> {
+        let (ready, mut theirs) = io::pipe().expect("a pipe");
+        theirs.write_all(words).expect("said");
+        drop(theirs);
+        wait(ready, Path::new("/socket"))
+    }
+
+    #[test]
+    fn an_empty_line_says_that_it_serves() {
+        assert_eq!(said(b"\n"), Ok(()));
+    }
+
+    #[test]
+    fn a_fault_is_handed_on_whole() {
+        let report = Fault::StoreLocked { path: PathBuf::from("/store") }.report();
+        let mut line = serde_json::to_vec(&report).expect("JSON");
+        line.push(b'\n');
+        assert_eq!(said(&line), Err(report));
+    }
+
+    #[test]
+    fn a_daemon_that_says_nothing_and_ends_is_not_there() {
+        for words in [&b""[..], b"what?", b"{}\n"] {
+            assert_eq!(said(words).expect_err("no daemon").code, "daemon-unreachable");
+        }
+    }
+}

@@ -3,6 +3,9 @@
 //! The lease hangs on this process, which the command then is. Where storage can't be had nothing
 //! is started; it must never be another directory instead.
 
+mod bind;
+
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -34,9 +37,9 @@ const NOT_FOUND: u8 = 127;
 /// Takes a lease and becomes the command.
 pub(crate) fn run(socket: Option<&Path>, args: &RunArgs, output: Output) -> Outcome {
     let status = args.status_fd.map(Status::new).transpose()?;
-    match lease(socket, args) {
-        // What is left open for the fault closes when the command takes over.
-        Ok(acquired) => Ok(become_command(&args.command, &acquired, output)),
+    match prepare(socket, args) {
+        // What is open for a fault closes when the command takes over.
+        Ok(environment) => Ok(become_command(&args.command, &environment, output)),
         Err(report) => {
             if let Some(status) = status {
                 status.tell(&report);
@@ -46,8 +49,32 @@ pub(crate) fn run(socket: Option<&Path>, args: &RunArgs, output: Output) -> Outc
     }
 }
 
-fn lease(socket: Option<&Path>, args: &RunArgs) -> Result<wire::AcquiredLease, FaultReport> {
-    let mut client = daemon(socket)?;
+/// Gets all that the command needs; what is to be set in its environment.
+fn prepare(socket: Option<&Path>, args: &RunArgs) -> Result<BTreeMap<String, String>, FaultReport> {
+    let host = Host::ask()?;
+    let acquired = match lease(host, socket, args) {
+        // The daemon that was found was about to end: it is as if it hadn't been found.
+        Err(report) if report.code == "daemon-unreachable" && !autostart::inside_a_lease() => {
+            lease(host, socket, args)
+        }
+        acquired => acquired,
+    };
+    let wire::AcquiredLease { lease, mut environment, lost_promises: _ } = acquired?;
+    if args.bind_tmp {
+        bind::over_tmp(host, &lease.path)?;
+        for place in environment.values_mut().filter(|place| **place == lease.path) {
+            bind::PLACE.clone_into(place);
+        }
+    }
+    Ok(environment)
+}
+
+fn lease(
+    host: Host,
+    socket: Option<&Path>,
+    args: &RunArgs,
+) -> Result<wire::AcquiredLease, FaultReport> {
+    let mut client = daemon(host, socket)?;
     let session = match &args.session {
         Some(session) => session.clone(),
         None => client.call(&policy(&args.policy))?.session.id,
@@ -73,8 +100,7 @@ fn policy(policy: &PolicyArgs) -> wire::OpenSession {
 }
 
 /// The daemon, started where there is none.
-fn daemon(socket: Option<&Path>) -> Result<Client, FaultReport> {
-    let host = Host::ask()?;
+fn daemon(host: Host, socket: Option<&Path>) -> Result<Client, FaultReport> {
     let place = ClientSocket::find(host, socket)?;
     let not_found = match Client::search(&place)? {
         Ok(client) => return Ok(client),
@@ -109,13 +135,13 @@ fn check_visible(lease: &wire::Lease, socket: &Path) -> Result<(), Fault> {
 /// Takes the command's place for this process's; comes back only where that can't be done.
 fn become_command(
     command: &[OsString],
-    acquired: &wire::AcquiredLease,
+    environment: &BTreeMap<String, String>,
     output: Output,
 ) -> ExitCode {
     let Some((program, arguments)) = command.split_first() else {
         return ExitCode::from(NOT_FOUND);
     };
-    let error = Command::new(program).args(arguments).envs(&acquired.environment).exec();
+    let error = Command::new(program).args(arguments).envs(environment).exec();
     output.note(&format!("{}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         ErrorKind::NotFound => NOT_FOUND,

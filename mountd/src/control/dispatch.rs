@@ -38,7 +38,8 @@ pub(super) struct Dispatch {
 #[serde(untagged)]
 pub(super) enum Reply {
     Own(Box<Answer>),
-    Varlink(varlink::Reply<'static>),
+    Info(varlink::Info<'static>),
+    Description { description: String },
 }
 
 /// A refusal, of this interface or of the one that every Varlink service has.
@@ -116,7 +117,7 @@ impl Dispatch {
             _ => Value::Object(serde_json::Map::new()),
         };
         if let Some(method) = incoming.method.strip_prefix("org.varlink.service.") {
-            return introspect(method, &incoming.method, &parameters).map(Reply::Varlink);
+            return introspect(method, &incoming.method, &parameters);
         }
         match Request::parse(&incoming.method, parameters) {
             Ok(request) => {
@@ -287,16 +288,12 @@ impl Dispatch {
 }
 
 /// What every Varlink service answers about itself.
-fn introspect(
-    method: &str,
-    full_name: &str,
-    parameters: &Value,
-) -> Result<varlink::Reply<'static>, Refusal> {
+fn introspect(method: &str, full_name: &str, parameters: &Value) -> Result<Reply, Refusal> {
     match method {
         "GetInfo" => {
             let interfaces = [wire::INTERFACE, varlink::INTERFACE_NAME.as_str()];
             varlink::Info::new("Holdfast", "holdfast", env!("CARGO_PKG_VERSION"), "", interfaces)
-                .map(varlink::Reply::Info)
+                .map(Reply::Info)
                 .map_err(|error| Fault::RequestInvalid { reason: error.to_string() }.into())
         }
         "GetInterfaceDescription" => {
@@ -313,7 +310,7 @@ fn introspect(
                     return Err(Refusal::Varlink(varlink::Error::InvalidParameter { parameter }));
                 }
             };
-            Ok(varlink::Reply::InterfaceDescription(interface.into()))
+            Ok(Reply::Description { description: wire::text(interface) })
         }
         _ => Err(not_found(full_name)),
     }

@@ -145,3 +145,6 @@ fn turn_away(stream: &UnixStream, fault: &Fault) {
         tracing::debug!(%error, "a client leaves without being told why");
     }
 }
+
+#[cfg(test)]
+mod tests;

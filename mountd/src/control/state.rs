@@ -264,6 +264,3 @@ impl State {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,6 +4,7 @@
 //! change. It must never decide or do anything.
 
 mod calls;
+mod description;
 mod errors;
 mod types;
 
@@ -15,6 +16,7 @@ use zlink::introspect::{CustomType as _, ReplyError as _, Type};
 use zlink::names::{InterfaceName, TypeName};
 
 pub use self::calls::*;
+pub(crate) use self::description::text;
 pub use self::errors::{Error, ErrorReply};
 pub use self::types::*;
 
