@@ -4,6 +4,7 @@
 
 use std::env;
 use std::fmt;
+use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,12 @@ impl Need {
         match self {
             Self::Fuse if !Path::new("/dev/fuse").exists() => {
                 Some("there is no /dev/fuse".to_owned())
+            }
+            Self::Fuse
+                if !is_root()
+                    && OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() =>
+            {
+                Some("/dev/fuse can't be opened (it needs mode 0666)".to_owned())
             }
             Self::Fuse if !user.is_root() && find("fusermount3").is_none() => {
                 Some("fusermount3 is missing (Debian's package fuse3)".to_owned())

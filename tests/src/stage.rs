@@ -4,12 +4,13 @@
 //! FUSE works, and gets a directory for everything instead; nothing outside of it may be used.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use crate::command::Program;
@@ -20,6 +21,9 @@ use crate::{mounts, processes, sys};
 
 /// Where everything is that a stage needs for itself, where it has a namespace of its own.
 const SCRATCH: &str = "/run/test";
+/// The programs under test, by the names that they have on the stage and where they are built.
+const PROGRAMS: [(&str, &str); 2] =
+    [("holdfast", "holdfast-under-test"), ("differential", "differential")];
 
 /// Where a test plays, and who plays there.
 #[derive(Debug)]
@@ -85,30 +89,32 @@ fn play(needs: &[Need], user: &User, test: &(impl Fn(&Stage) -> anyhow::Result<(
     let who = if user.is_root() { "as root" } else { "as an ordinary user" };
     match result {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => panic!("{who}: {error:?}"),
+        Ok(Err(error)) => panic!("{who}: {error:#}"),
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 
 impl Stage {
     fn new(user: User) -> anyhow::Result<Self> {
-        // They may lie in a directory that is hidden from now on.
-        let programs = [("holdfast", "holdfast-under-test"), ("differential", "differential")];
-        let programs = programs.map(|(name, built)| (name, fs::read(beside_this_program(built))));
-        let (scratch, directory) = if is_root() {
-            private_namespace().context("there is no stage")?;
-            (PathBuf::from(SCRATCH), None)
+        let (scratch, directory, programs) = if is_root() {
+            let programs = private_namespace().context("there is no stage")?;
+            (PathBuf::from(SCRATCH), None, programs)
         } else {
             let directory = tempfile::tempdir()?;
-            (directory.path().to_owned(), Some(directory))
+            (directory.path().to_owned(), Some(directory), Vec::new())
         };
         let stage = Self { user, scratch, _directory: directory };
         stage.make_directory("bin", 0o755)?;
         for (name, program) in programs {
+            // No copy: while one is written, a process that another test starts holds it open.
             let path = stage.path("bin").join(name);
-            let program = program.with_context(|| format!("{name} isn't built"))?;
-            fs::write(&path, program)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            fs::write(&path, "")?;
+            rustix::mount::mount_bind(format!("/proc/self/fd/{}", program.as_raw_fd()), &path)?;
+        }
+        if !is_root() {
+            for (name, built) in PROGRAMS {
+                symlink(beside_this_program(built), stage.path("bin").join(name))?;
+            }
         }
         if is_root() {
             let control = stage.make_directory("fusectl", 0o755)?;
@@ -305,16 +311,44 @@ fn bash(script: &str) -> [String; 5] {
     ["bash", "-Eeuo", "pipefail", "-c", &script].map(str::to_owned)
 }
 
-/// Makes `/tmp` and `/run` empty for this thread and for what it starts.
-fn private_namespace() -> anyhow::Result<()> {
+/// Makes `/tmp` and `/run` empty for this thread and for what it starts. The programs may have lain
+/// there, so they are opened before.
+fn private_namespace() -> anyhow::Result<Vec<(&'static str, OwnedFd)>> {
     sys::leave_mount_namespace().context("a mount namespace of its own")?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private)?;
+    let open = |(name, built)| {
+        let path = beside_this_program(built);
+        let opened = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        Ok((name, opened.with_context(|| format!("{} isn't built", path.display()))?))
+    };
+    let programs = PROGRAMS.into_iter().map(open).collect::<anyhow::Result<_>>()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("tmpfs", "/tmp", "tmpfs", flags, Some(c"mode=1777"))?;
     rustix::mount::mount("tmpfs", "/run", "tmpfs", flags, Some(c"mode=755"))?;
-    rustix::fs::mkdirat(CWD, SCRATCH, rustix::fs::Mode::from_raw_mode(0o755))?;
-    Ok(())
+    rustix::fs::mkdirat(CWD, SCRATCH, Mode::from_raw_mode(0o755))?;
+    open_device()?;
+    Ok(programs)
+}
+
+/// Lets ordinary users open the device, as every usual system does; where it's so already, or there
+/// is none, nothing changes.
+fn open_device() -> anyhow::Result<()> {
+    let path = "/dev/fuse";
+    let Ok(device) = rustix::fs::stat(path) else { return Ok(()) };
+    let everybody = Mode::from_raw_mode(0o666);
+    if Mode::from_raw_mode(device.st_mode).contains(everybody) {
+        return Ok(());
+    }
+    // The node itself belongs to the host and is left alone.
+    let place = PathBuf::from(SCRATCH).join("device");
+    fs::create_dir(&place)?;
+    rustix::mount::mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID, None)?;
+    let node = place.join("fuse");
+    let kind = FileType::CharacterDevice;
+    rustix::fs::mknodat(CWD, &node, kind, everybody, device.st_rdev)?;
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o666))?;
+    rustix::mount::mount_bind(&node, path).context("a device for everybody")
 }
 
 /// The directory of built programs, from the test that is one of them.

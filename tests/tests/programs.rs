@@ -117,7 +117,7 @@ fn a_tree_copied_or_unpacked_there_is_the_same() {
         cp -a "$SCRATCH/source/." "$TMPDIR"
         [[ $(hash "$TMPDIR") == "$want" ]]
         [[ $(stat -c %Y "$TMPDIR") == $(stat -c %Y "$SCRATCH/source") ]]
-        tar -C "$TMPDIR" -cf "$SCRATCH/out.tar" .
+        tar -C "$TMPDIR" --format=posix -cf "$SCRATCH/out.tar" .
         find "$TMPDIR" -mindepth 1 -type d -exec chmod u+w {} +
         find "$TMPDIR" -mindepth 1 -delete
         [[ -z $(ls -A "$TMPDIR") ]]
