@@ -5,6 +5,8 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::fs::{Gid, Uid};
+
 /// Somebody by ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
@@ -42,6 +44,28 @@ impl User {
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.uid == 0
+    }
+
+    /// Does something on this thread with this user's effective ids; it must start nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where the ids can't be changed, and what it gives itself.
+    pub fn act<T>(&self, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let become_effective = |uid| -> rustix::io::Result<()> {
+            let (root, gid) = (Uid::ROOT, Gid::from_raw(uid));
+            // Groups first: afterwards the right to change them is gone.
+            rustix::thread::set_thread_res_uid(root, root, root)?;
+            rustix::thread::set_thread_res_gid(Gid::ROOT, gid, Gid::ROOT)?;
+            rustix::thread::set_thread_res_uid(root, Uid::from_raw(uid), root)
+        };
+        if !self.changes {
+            return act();
+        }
+        become_effective(self.uid)?;
+        let result = act();
+        become_effective(0)?;
+        result
     }
 
     /// Makes the program run as this user, without supplementary groups.

@@ -33,8 +33,9 @@ fn refused(program: Program, code: &str) -> anyhow::Result<()> {
 struct Client(UnixStream);
 
 impl Client {
-    fn new(daemon: &Daemon) -> anyhow::Result<Self> {
-        let stream = UnixStream::connect(&daemon.socket)?;
+    fn new(stage: &Stage, daemon: &Daemon) -> anyhow::Result<Self> {
+        // Whose it is, is decided when it connects.
+        let stream = stage.user.act(|| Ok(UnixStream::connect(&daemon.socket)?))?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         Ok(Self(stream))
@@ -75,7 +76,7 @@ impl Client {
 
 /// The daemon still does what it is there for.
 fn goes_on(stage: &Stage, daemon: &Daemon) -> anyhow::Result<()> {
-    let answer = Client::new(daemon)?.call("Describe", &json!({}))?;
+    let answer = Client::new(stage, daemon)?.call("Describe", &json!({}))?;
     ensure!(answer.get("error").is_none(), "{answer}");
     ensure!(stage.run(r#"echo good > "$TMPDIR/x"; cat "$TMPDIR/x""#).output()? == "good\n");
     Ok(())
@@ -97,7 +98,7 @@ fn names_that_break_the_rules_are_refused() {
                 stage.holdfast().args(["session", "close", name]).output()?;
             }
             // Not UTF-8, which only the socket can be asked for.
-            let mut client = Client::new(daemon)?;
+            let mut client = Client::new(stage, daemon)?;
             let call = b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\
                          \"parameters\":{\"name\":\"\xff\xfe\"}}\0";
             client.send(call)?;
@@ -124,8 +125,9 @@ fn what_is_unknown_is_refused() {
                 refused(program, "session-unknown")?;
             }
             refused(stage.holdfast().args(["lease", "release", "aaaaaaaa"]), "lease-unknown")?;
-            let bind = ["lease", "bind", "aaaaaaaa", "1"];
-            refused(stage.holdfast().args(bind), "lease-unknown")?;
+            let bind = Program::new("bash").args(["-c", r#""$0" lease bind aaaaaaaa $$ "$@""#]);
+            let bind = stage.program(bind.arg(stage.path("bin/holdfast")));
+            refused(bind, "lease-unknown")?;
             // A sealed one takes no lease, and its name is free again.
             stage.holdfast().args(["session", "open", "sealed"]).output()?;
             let shown = stage.holdfast().args(["session", "show", "sealed", "--json"]).output()?;
@@ -232,7 +234,7 @@ fn malformed_messages_are_refused() {
                 &[b"[".repeat(3000), b"\0".to_vec()].concat(),
             ];
             for message in messages {
-                let mut client = Client::new(daemon)?;
+                let mut client = Client::new(stage, daemon)?;
                 client.send(message)?;
                 let text = message.escape_ascii();
                 let answer = client.answer().with_context(|| text.to_string())?;
@@ -249,7 +251,7 @@ fn too_large_a_message_is_refused() {
     as_each_user(&[Need::Fuse], |stage| {
         while_served(stage, |daemon| {
             for end in ["\"}}\0", ""] {
-                let mut client = Client::new(daemon)?;
+                let mut client = Client::new(stage, daemon)?;
                 let start = "{\"method\":\"org.holdfast.Namespace.OpenSession\",\
                              \"parameters\":{\"name\":\"";
                 client.send(format!("{start}{}{end}", "x".repeat(70 << 10)).as_bytes())?;
@@ -270,7 +272,7 @@ fn silent_and_hasty_clients_harm_nobody() {
             // Some say nothing, and some stop in the middle of a word, while others are served.
             let mut silent = Vec::new();
             for number in 0..20 {
-                let mut client = Client::new(daemon)?;
+                let mut client = Client::new(stage, daemon)?;
                 if number % 2 == 0 {
                     client.send(b"{\"method\":\"org.holdfast")?;
                 }
@@ -279,7 +281,7 @@ fn silent_and_hasty_clients_harm_nobody() {
             goes_on(stage, daemon)?;
             // Some leave before the answer, and some before the end of the question.
             for number in 0..50 {
-                let mut client = Client::new(daemon)?;
+                let mut client = Client::new(stage, daemon)?;
                 let call: &[u8] = match number % 3 {
                     0 => b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\"parameters\":{}}\0",
                     1 => b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\"param",
@@ -288,13 +290,13 @@ fn silent_and_hasty_clients_harm_nobody() {
                 client.send(call)?;
             }
             // One asks a hundred times and doesn't listen.
-            let mut deaf = Client::new(daemon)?;
+            let mut deaf = Client::new(stage, daemon)?;
             for _ in 0..100 {
                 deaf.send(b"{\"method\":\"org.holdfast.Namespace.Describe\"}\0")?;
             }
             goes_on(stage, daemon)?;
             drop((silent, deaf));
-            let sessions = Client::new(daemon)?.call("ListSessions", &json!({}))?;
+            let sessions = Client::new(stage, daemon)?.call("ListSessions", &json!({}))?;
             let sessions = sessions["parameters"]["sessions"].as_array().context("sessions")?;
             // What the hasty ones opened hangs on this process, which is still there.
             for session in sessions {
@@ -310,7 +312,7 @@ fn silent_and_hasty_clients_harm_nobody() {
 fn an_error_never_has_a_path() {
     as_each_user(&[Need::Fuse], |stage| {
         while_served(stage, |daemon| {
-            let mut client = Client::new(daemon)?;
+            let mut client = Client::new(stage, daemon)?;
             let nobody = json!({ "session": "aaaaaaaa" });
             for (method, parameters) in [
                 ("AcquireLease", &nobody),

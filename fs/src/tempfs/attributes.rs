@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::sys::truncate;
 
+const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
 
 /// What a time is set to.
@@ -95,10 +96,14 @@ impl TempFs {
         }
         let tree = self.tree(node)?;
         let path = self.path(&tree, node)?;
-        if changes.is_nothing() {
+        // To root's change of a file with capabilities this comes too, when the kernel has taken
+        // those away by a request of their own; root keeps the set-id bits.
+        if changes.is_nothing() && caller.uid != 0 {
             self.drop_privileges(caller, &path)?;
         }
         if changes.uid.is_some() || changes.gid.is_some() {
+            // By the group that the file has, not by the one that it gets.
+            self.drop_foreign_group(caller, &path)?;
             let uid = changes.uid.map(Uid::from_raw);
             let gid = changes.gid.map(Gid::from_raw);
             chownat(&path, "", uid, gid, AtFlags::EMPTY_PATH)?;
@@ -160,10 +165,14 @@ impl TempFs {
         if same || caller.uid == present.uid { Ok(()) } else { Err(Error::AboveGenerations) }
     }
 
-    /// Takes set-id bits and file capabilities away, as a write by someone without the right to
-    /// keep them does. Giving a file to whom it belongs does that, and it is also what a `chown`
-    /// to nobody in particular comes here as.
+    /// Takes set-id bits away, as a write by someone without the right to keep them does. Giving a
+    /// file to whom it belongs does that, and it is also what a `chown` to nobody in particular
+    /// comes here as. Where there are none nothing is touched: the change time would tell.
     pub(super) fn drop_privileges(&self, caller: &Caller, path: &OwnedFd) -> Result<(), Error> {
+        let present = Attributes::from_statx(Node::ROOT, &stat(path.as_fd(), OsStr::new(""))?);
+        if present.permissions & (SET_USER_ID | SET_GROUP_ID) == 0 {
+            return Ok(());
+        }
         chownat(path, "", None, None, AtFlags::EMPTY_PATH)?;
         self.drop_foreign_group(caller, path)
     }

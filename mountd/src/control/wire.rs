@@ -170,6 +170,10 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
 );
 
 fn fit<T: DeserializeOwned>(parameters: Value) -> Result<T, Unfit> {
+    // A list would be taken for the members in their order.
+    if !parameters.is_object() {
+        return Err(Unfit::Parameters("parameters are an object".to_owned()));
+    }
     serde_json::from_value(parameters).map_err(|error| Unfit::Parameters(error.to_string()))
 }
 

@@ -45,7 +45,7 @@ impl Words {
             "length",
             "cast",
             "mutation",
-            "cached",
+            "unprivileged",
             "ids",
         ];
         let mut words = HashMap::new();
@@ -103,21 +103,25 @@ fn one(words: &Words) -> anyhow::Result<Verdict> {
         Some("mixed") => Cast::Mixed,
         Some(other) => bail!("cast={other}: it's alone or mixed"),
     };
+    // Whether the subject is served by an ordinary user.
+    let unprivileged = words.get("unprivileged")?.unwrap_or(false);
     let recipe = Recipe {
         seed: words.get("seed")?.context("a seed is needed")?,
         cast,
         length: words.get("length")?.unwrap_or(250),
         ids: [own, 1 + u32::from(own == 1), 2 + u32::from(own == 2)],
+        knows_own_id_only: unprivileged,
         privileged: is_root(),
     };
     let mut rules = Rules::ALL;
-    // Where data goes through a page cache of the subject's own.
-    rules.holes_of_mapped_files = !words.get("cached")?.unwrap_or(false);
+    // There data goes through a page cache of the subject's own.
+    rules.holes_of_mapped_files = !unprivileged;
     let setting = Setting {
         subject: words.get::<PathBuf>("subject")?.context("a subject is needed")?,
         reference: words.get::<PathBuf>("reference")?.context("a reference is needed")?,
         rules,
         mutation: words.get("mutation")?,
+        looks: None,
     };
     run_and_shrink(recipe, &sequence(recipe), &setting)
 }

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 
 use super::execute::{Entry, Outcome, Place, Value};
 use super::observe::{Attributes, Observation, Time};
-use super::operation::{Operation, Target, Whence};
+use super::operation::{Moment, Operation, Target, Whence};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +70,20 @@ impl Comparison {
     /// Whether this call may answer differently because of a mapping, so that it's left out.
     #[must_use]
     pub fn leaves_out(&self, operation: &Operation, reference: &Place) -> bool {
-        let Operation::Seek { slot, whence: Whence::Data | Whence::Hole, .. } = operation else {
-            return false;
-        };
-        !self.rules.holes_of_mapped_files
-            && inode(reference, &Target::Open(*slot)).is_some_and(|is| self.restless.contains(&is))
+        match operation {
+            _ if self.rules.holes_of_mapped_files => false,
+            Operation::Seek { slot, whence: Whence::Data | Whence::Hole, .. } => {
+                let inode = inode(reference, &Target::Open(*slot));
+                inode.is_some_and(|inode| self.restless.contains(&inode))
+            }
+            // What is written behind the end of a file, into its last page, may show when the file
+            // gets longer, or not.
+            Operation::MapWrite { map, offset, data } => {
+                let end = i64::try_from(offset + data.length).unwrap_or(i64::MAX);
+                reference.mapped_file(*map).is_ok_and(|file| end > file.size)
+            }
+            _ => false,
+        }
     }
 
     /// Takes note of what an operation, now carried out, does to times outside the rules.
@@ -112,7 +121,8 @@ impl Comparison {
                 self.attributes(subject, reference)
             }
             (Ok(_), Ok(_)) if subject == reference => {
-                if let Operation::SetTimes { target, .. } = operation
+                if let Operation::SetTimes { target, accessed, .. } = operation
+                    && *accessed != Moment::Omit
                     && let Some(inode) = inode(place, target)
                 {
                     self.read.remove(&inode);

@@ -66,6 +66,13 @@ impl fmt::Debug for Value {
     }
 }
 
+/// A mapping, and what it is one of.
+#[derive(Debug)]
+struct Mapped {
+    mapping: Mapping,
+    file: OwnedFd,
+}
+
 /// One of the two places: a directory, and what is open in it.
 #[derive(Debug)]
 pub struct Place {
@@ -73,7 +80,7 @@ pub struct Place {
     path: PathBuf,
     directory: OwnedFd,
     slots: [Option<OwnedFd>; SLOTS],
-    maps: [Option<Mapping>; MAPS],
+    maps: [Option<Mapped>; MAPS],
 }
 
 impl Place {
@@ -102,6 +109,15 @@ impl Place {
     /// `EBADF` where nothing is.
     pub fn open_file(&self, slot: usize) -> Result<BorrowedFd<'_>, Errno> {
         self.slots[slot].as_ref().map(OwnedFd::as_fd).ok_or(Errno::BADF)
+    }
+
+    /// The attributes of what is mapped at this place of the table.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` where nothing is.
+    pub fn mapped_file(&self, map: usize) -> Result<Attributes, Errno> {
+        Attributes::of_open(&self.maps[map].as_ref().ok_or(Errno::BADF)?.file)
     }
 
     /// Closes what is open and unmaps what is mapped.

@@ -40,6 +40,9 @@ pub struct Recipe {
     pub ids: [u32; 3],
     /// Whether the starter is root, and may make what only root may.
     pub privileged: bool,
+    /// Whether ACLs name nobody but the starter: in the user namespace of an ordinary user's
+    /// store there is nobody else.
+    pub knows_own_id_only: bool,
 }
 
 /// The steps of a sequence.
@@ -282,7 +285,9 @@ impl Generator {
 
     fn set_xattr(&mut self) -> Operation {
         let name = values::name(&mut self.rng);
-        let value = values::value(&mut self.rng, name, self.recipe.ids);
+        let [own, ..] = self.recipe.ids;
+        let ids = if self.recipe.knows_own_id_only { [own; 3] } else { self.recipe.ids };
+        let value = values::value(&mut self.rng, name, ids);
         let flags = self.pick(&[0, 0, libc::XATTR_CREATE, libc::XATTR_REPLACE]).cast_unsigned();
         Operation::SetXattr { target: self.target(), name, value, flags }
     }

@@ -20,12 +20,15 @@ pub fn is_unavoidable(operation: &Operation, keeps: bool, reference: &Place) -> 
         // The kernel moves through a directory of FUSE as if it were a file of that size and never
         // asks; a tmpfs has a rule of its own.
         Operation::Seek { slot, .. } => open(slot).is_some_and(is_directory),
-        // The kernel takes the bits away before it asks the server, which then refuses.
+        // The kernel takes set-id bits and capabilities away before it asks the server, which then
+        // refuses.
         Operation::Allocate { slot, mode, .. } => {
-            let supported =
-                (libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE).cast_unsigned();
+            let supported = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
             let has_bits = |file: Attributes| file.mode & SET_ID != 0;
-            mode & !supported != 0 && !keeps && open(slot).is_some_and(has_bits)
+            let capability =
+                reference.get_xattr(&Target::Open(*slot), "security.capability", 64).is_ok();
+            mode & !supported.cast_unsigned() != 0
+                && (capability || !keeps && open(slot).is_some_and(has_bits))
         }
         // A tmpfs takes the bits away without a change time where the size stays; whoever takes
         // them away in a call of its own sets it.

@@ -36,6 +36,9 @@ pub struct Setting {
     pub rules: Rules,
     /// What the subject does wrongly on purpose.
     pub mutation: Option<Mutation>,
+    /// After how many steps both places are looked at, and whether the clock has to move on in
+    /// between; otherwise the seed decides.
+    pub looks: Option<(usize, bool)>,
 }
 
 /// The ids of the ordinary users of a sequence.
@@ -80,6 +83,12 @@ pub fn run_and_shrink(
     let mut verdict = run(recipe, steps, setting)?;
     let Some(mismatch) = &mut verdict.mismatch else { return Ok(verdict) };
     let until = Instant::now() + SHRINKING;
+    // Where a look after each step shows it too, that is shorter, and needs no waiting.
+    let mut setting = setting.clone();
+    setting.looks = Some((1, false));
+    if run(recipe, steps, &setting)?.mismatch.is_none_or(|it| it.operation != mismatch.operation) {
+        setting.looks = None;
+    }
     let end = steps.len().min(mismatch.step + 1);
     let mut shortest = steps[..end].to_vec();
     let mut size = shortest.len() / 2;
@@ -88,7 +97,7 @@ pub fn run_and_shrink(
         while at + size <= shortest.len() && Instant::now() < until {
             let mut fewer = shortest.clone();
             fewer.drain(at..at + size);
-            let again = run(recipe, &fewer, setting)?.mismatch;
+            let again = run(recipe, &fewer, &setting)?.mismatch;
             if again.is_some_and(|again| again.operation == mismatch.operation) {
                 shortest = fewer;
             } else {
@@ -165,7 +174,8 @@ impl Runner {
         let (subject, reference) = (Place::at(subject.inner())?, Place::at(reference.inner())?);
         // Waiting for the clock between any two steps takes seconds; so it's for some sequences.
         let kinds = [(1, true), (1, false), (3, false), (20, false), (1, false), (3, false)];
-        let (looks_every, ticks) = kinds[usize::try_from(recipe.seed % 6)?];
+        let kind = kinds[usize::try_from(recipe.seed % 6)?];
+        let (looks_every, ticks) = setting.looks.unwrap_or(kind);
         let mut rules = setting.rules;
         rules.time_relations = rules.time_relations && ticks;
         Ok(Self {

@@ -5,7 +5,7 @@
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::{Outcome, Place, Value, done, number};
+use super::{Mapped, Outcome, Place, Value, done, number};
 use crate::differential::operation::{Operation, Path, Whence};
 use crate::sys::Mapping;
 
@@ -89,10 +89,9 @@ impl Place {
                 let length = pages * 4096;
                 let writable = Mapping::new(file, length, true);
                 let mapping = writable.or_else(|_| Mapping::new(file, length, false));
-                mapping.map(|mapping| {
-                    self.maps[*map] = Some(mapping);
-                    Value::Done
-                })
+                let (mapping, file) = (mapping?, rustix::io::fcntl_dupfd_cloexec(file, 0)?);
+                self.maps[*map] = Some(Mapped { mapping, file });
+                Ok(Value::Done)
             }
             Operation::MapRead { map, offset, length } => {
                 self.mapping(*map)?.read(*offset, *length).map(Value::Bytes)
@@ -112,7 +111,7 @@ impl Place {
     }
 
     fn mapping(&self, map: usize) -> Result<&Mapping, Errno> {
-        self.maps[map].as_ref().ok_or(Errno::BADF)
+        self.maps[map].as_ref().map(|mapped| &mapped.mapping).ok_or(Errno::BADF)
     }
 
     /// `truncate` by path, which is a call of its own and no `open` with an `ftruncate`.
