@@ -1,7 +1,7 @@
 //! Settings: flags over `HOLDFAST_*` over a file over what suits the host.
 //!
 //! Nothing is guessed: an unknown key or a bad value is a fault that names its place. It must never
-//! touch the paths that it names.
+//! change anything at the paths that it names.
 
 mod value;
 
@@ -9,6 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::Deserialize;
 
 use crate::fault::Fault;
-pub(crate) use value::{Store, parse_duration, parse_size};
+pub(crate) use value::{Store, parse_duration, parse_size, parse_span};
 
 /// Where a daemon that serves the whole host listens.
 pub(crate) const SYSTEM_SOCKET: &str = "/run/holdfast/control";
@@ -76,7 +77,7 @@ pub(crate) struct Settings {
 pub(crate) enum ClientSocket {
     /// This one and no other.
     Named(PathBuf),
-    /// The first of these that answers; a daemon that the client starts listens at the last one.
+    /// The first of these that answers.
     Search(Vec<PathBuf>),
 }
 
@@ -109,6 +110,8 @@ struct File {
 struct Surroundings<'a> {
     host: Host,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Whether a directory is there and is the user's own.
+    own: &'a dyn Fn(&Path) -> bool,
     /// The file with settings, where there is one, and its text.
     file: Option<(PathBuf, String)>,
 }
@@ -118,7 +121,8 @@ impl Settings {
     pub(crate) fn read(host: Host, flags: Flags) -> Result<Self, Fault> {
         let variable = |name: &str| env::var_os(name);
         let file = read_file(host, &variable)?;
-        resolve(&Surroundings { host, variable: &variable, file }, flags)
+        let own = |path: &Path| is_own(host, path);
+        resolve(&Surroundings { host, variable: &variable, own: &own, file }, flags)
     }
 }
 
@@ -130,17 +134,28 @@ impl ClientSocket {
             return Ok(Self::Named(named));
         }
         let file = read_file(host, &variable)?;
-        let own = resolve(&Surroundings { host, variable: &variable, file }, Flags::default())?;
+        let own = |path: &Path| is_own(host, path);
+        let around = Surroundings { host, variable: &variable, own: &own, file };
+        let own = resolve(&around, Flags::default())?;
         let mut places = vec![PathBuf::from(SYSTEM_SOCKET)];
         if own.socket != places[0] {
             places.push(own.socket);
+        }
+        // A daemon that was started without a runtime directory, or with another one.
+        let other = socket_without_runtime_directory(host);
+        if own.own_socket_directory
+            && !host.privileged
+            && !places.contains(&other)
+            && other.parent().is_some_and(|directory| is_private(host, directory))
+        {
+            places.push(other);
         }
         Ok(Self::Search(places))
     }
 }
 
 fn resolve(around: &Surroundings<'_>, flags: Flags) -> Result<Settings, Fault> {
-    let Surroundings { host, variable, file } = around;
+    let Surroundings { host, variable, own, file } = around;
     let file = match file {
         Some((path, text)) => parse_file(path, text)?,
         None => File::default(),
@@ -167,7 +182,7 @@ fn resolve(around: &Surroundings<'_>, flags: Flags) -> Result<Settings, Fault> {
         mountpoint: mountpoint.or(file.mountpoint).unwrap_or_else(|| default_mountpoint(*host)),
         socket: match socket {
             Some(socket) => socket,
-            None => default_socket(*host, variable)?,
+            None => default_socket(*host, variable, own)?,
         },
         own_socket_directory,
         store: store.or(file.store).unwrap_or(Store::Tmpfs),
@@ -187,13 +202,30 @@ fn default_mountpoint(host: Host) -> PathBuf {
 fn default_socket(
     host: Host,
     variable: &dyn Fn(&str) -> Option<OsString>,
+    own: &dyn Fn(&Path) -> bool,
 ) -> Result<PathBuf, Fault> {
     if host.privileged {
         return Ok(PathBuf::from(SYSTEM_SOCKET));
     }
     Ok(match variable_path("XDG_RUNTIME_DIR", variable)? {
-        Some(runtime) => runtime.join("holdfast/control"),
-        None => PathBuf::from(format!("/tmp/holdfast-{}/control", host.uid)),
+        // One that was left behind by another user, as by `su`, or by a login that is over, is none.
+        Some(runtime) if own(&runtime) => runtime.join("holdfast/control"),
+        Some(_) | None => socket_without_runtime_directory(host),
+    })
+}
+
+/// Where the daemon of an ordinary user listens by default who has no runtime directory.
+pub(crate) fn socket_without_runtime_directory(host: Host) -> PathBuf {
+    PathBuf::from(format!("/tmp/holdfast-{}/control", host.uid))
+}
+
+fn is_own(host: Host, directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|facts| facts.is_dir() && facts.uid() == host.uid)
+}
+
+fn is_private(host: Host, directory: &Path) -> bool {
+    fs::symlink_metadata(directory).is_ok_and(|facts| {
+        facts.is_dir() && facts.uid() == host.uid && facts.mode() & 0o7777 == 0o700
     })
 }
 

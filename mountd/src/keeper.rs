@@ -6,6 +6,7 @@
 mod ask;
 mod child;
 mod seat;
+mod signpost;
 mod store;
 
 use std::io;
@@ -26,6 +27,7 @@ use crate::place::Place;
 use crate::sys::StopSignals;
 use child::{Event, Worker};
 use seat::Seat;
+use signpost::Signpost;
 
 /// How long the worker may take to get ready.
 const START: Duration = Duration::from_secs(30);
@@ -57,14 +59,23 @@ pub(crate) fn serve(
     // Whatever was the current directory may go.
     std::env::set_current_dir("/").map_err(|error| system("leave the directory", &error))?;
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
+    if let Some(socket) = signpost::found(host, settings, &mountpoint) {
+        announce(&Serving { mountpoint, socket, already: true });
+        return Ok(());
+    }
     let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
         let socket = settings.socket.clone();
         announce(&Serving { mountpoint, socket, already: true });
         return Ok(());
     };
+    let signpost =
+        signpost::elsewhere(host, settings).and_then(|at| Signpost::put(host, &at, seat.socket()));
     let mut keeper = Keeper { host, signals, mountpoint: None, mount: None, worker: None };
     let result = keeper.run(settings, &mut seat, announce);
     let cleared = keeper.clear();
+    if let Some(signpost) = signpost {
+        signpost.take_away();
+    }
     seat.leave();
     result.and(cleared.map_err(FaultReport::from))
 }

@@ -40,15 +40,15 @@ pub(super) fn start(host: Host, place: &ClientSocket) -> Result<(), FaultReport>
     let mut command = Command::new("/proc/self/exe");
     command.arg0("holdfast").arg("serve");
     let mut flags = Flags::default();
-    let socket = match place {
+    match place {
         ClientSocket::Named(socket) => {
             command.arg("--socket").arg(socket);
             flags.socket = Some(socket.clone());
-            Some(socket)
         }
-        ClientSocket::Search(sockets) => sockets.last(),
-    };
-    if Settings::read(host, flags)?.idle_exit.is_none() {
+        ClientSocket::Search(_) => {}
+    }
+    let settings = Settings::read(host, flags)?;
+    if settings.idle_exit.is_none() {
         command.args(["--idle-exit", IDLE_EXIT]);
     }
     command
@@ -62,7 +62,7 @@ pub(super) fn start(host: Host, place: &ClientSocket) -> Result<(), FaultReport>
     let mut between = command.spawn().map_err(failed(step))?;
     drop(theirs);
     between.wait().map_err(failed(step))?;
-    wait(ready, socket.map(PathBuf::as_path).unwrap_or(Path::new("")))
+    wait(ready, &settings.socket)
 }
 
 /// Waits for the line that says that it serves, or why it can't.
@@ -82,7 +82,10 @@ fn wait(mut ready: PipeReader, socket: &Path) -> Result<(), FaultReport> {
             Some([]) if !said.is_empty() => return Ok(()),
             Some(line) if line.len() < said.len() || length == 0 => {
                 return Err(serde_json::from_slice(line).unwrap_or_else(|_| {
-                    let answer = "the daemon that was started here ended at once".to_owned();
+                    let mut answer = "the daemon that was started here ended at once".to_owned();
+                    if let Some(log) = log_path() {
+                        answer.push_str(&format!("; its log is {}", log.display()));
+                    }
                     Fault::DaemonUnreachable { tried: vec![(socket.to_owned(), answer)] }.into()
                 }));
             }
@@ -104,15 +107,20 @@ fn waits_until(ready: &PipeReader, end: Instant) -> rustix::io::Result<bool> {
     }
 }
 
+/// The log of a daemon that is started here.
+fn log_path() -> Option<PathBuf> {
+    let named = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state =
+        named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("holdfast/log"))
+}
+
 /// Where a daemon that nobody looks at tells what happens to it; nowhere if that can't be had.
 fn log() -> Option<File> {
-    let named = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let directory = named("XDG_STATE_HOME")
-        .or_else(|| named("HOME").map(|home| home.join(".local/state")))?
-        .join("holdfast");
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    let path = log_path()?;
+    let directory = path.parent()?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     let opened = made.and_then(|()| {
-        let path = directory.join("log");
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         if log.metadata()?.len() > LONGEST_LOG {
             log.set_len(0)?;

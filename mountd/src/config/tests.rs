@@ -15,7 +15,8 @@ fn settings(
         variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     };
     let file = Some((PathBuf::from("/etc/c.toml"), file.to_owned()));
-    resolve(&Surroundings { host, variable: &variable, file }, flags)
+    let own = |path: &Path| path == "/run/user/7";
+    resolve(&Surroundings { host, variable: &variable, own: &own, file }, flags)
 }
 
 #[test]
@@ -33,6 +34,9 @@ fn defaults_suit_the_host() {
 
     let user = settings(USER, &[("XDG_RUNTIME_DIR", "/run/user/7")], "", Flags::default());
     assert_eq!(user.expect("defaults").socket, Path::new("/run/user/7/holdfast/control"));
+    // Left from another user, or from a login that is over.
+    let user = settings(USER, &[("XDG_RUNTIME_DIR", "/run/user/8")], "", Flags::default());
+    assert_eq!(user.expect("defaults").socket, Path::new("/tmp/holdfast-7/control"));
 }
 
 #[test]

@@ -67,6 +67,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{text:?}: {error}"))
 }
 
+/// A duration that isn't over at once.
+pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        span if span.as_millis() > 0 => Ok(span),
+        _ => Err(format!("{text:?} is over at once")),
+    }
+}
+
 /// A number of bytes such as `4096`, `64M` or `2GiB`; units are powers of 1024, as for a tmpfs.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is not a size such as 64M or 2GiB");

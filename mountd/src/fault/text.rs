@@ -128,7 +128,10 @@ impl Fault {
                     path.display()
                 ),
                 "another daemon of the same user serves this mountpoint",
-                format!("use it by its socket, stop it with `down`, {OTHER_MOUNTPOINT}"),
+                format!(
+                    "name its socket with --socket or HOLDFAST_SOCKET (the daemon's `status` and log \
+                     say it) and use it, or stop it with `down`, {OTHER_MOUNTPOINT}"
+                ),
             ),
             Self::MountpointUnusable { path, step, errno } => text(
                 format!("{step} {}: {errno}", path.display()),

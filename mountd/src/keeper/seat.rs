@@ -106,7 +106,10 @@ impl Seat {
     ) -> Result<Self, Fault> {
         if let Some(old) = socket.look().map_err(to_fault)? {
             let old = fstat(&old).map_err(|errno| refused(socket.path(), errno))?;
-            if FileType::from_raw_mode(old.st_mode) != FileType::Socket || old.st_uid != host.uid {
+            // A link is what a daemon that listened elsewhere has left.
+            let kind = FileType::from_raw_mode(old.st_mode);
+            let known = matches!(kind, FileType::Socket | FileType::Symlink);
+            if !known || old.st_uid != host.uid {
                 return Err(refused(socket.path(), "something that is not our socket is there"));
             }
             unlinkat(socket.parent(), socket.name(), AtFlags::empty())
