@@ -55,6 +55,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Probe => serve::probe(),
     };
     match outcome {
+        // A daemon serves whether or not anybody could be told.
+        Ok(_) if output.lost() && !serves => ExitCode::from(REFUSED),
         Ok(code) => code,
         Err(report) => {
             output.fault(&report);

@@ -7,9 +7,10 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::RangedU64ValueParser;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use crate::config::{Store, parse_duration, parse_size};
+use crate::config::{Store, parse_duration, parse_size, parse_span};
 
 /// A managed temp namespace that can't be pulled out from under the programs that use it.
 #[derive(Debug, Parser)]
@@ -107,14 +108,18 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+fn at_least_one() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// The policy of a session.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PolicyArgs {
-    /// How much each generation may hold: `64M`, `2G`
+    /// How much all generations of the session together may hold: `64M`, `2G`
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// How many inodes each generation may have
-    #[arg(long)]
+    /// How many inodes all generations of the session together may have
+    #[arg(long, value_parser = at_least_one())]
     pub(crate) inodes: Option<u64>,
     /// Who may enter: the owner alone, or children that dropped their privileges too
     #[arg(long, value_enum)]
@@ -198,7 +203,7 @@ pub(crate) struct SessionOpenArgs {
     #[arg(long, value_name = "PID", conflicts_with = "linger")]
     pub(crate) owner_pid: Option<u32>,
     /// The session lives until it has been idle for this long [default: 24h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
     pub(crate) linger: Option<Duration>,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -219,14 +224,15 @@ pub(crate) struct SessionArg {
 
 /// Flags of `session resize`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("limits").args(["size", "inodes"]).required(true).multiple(true)))]
 pub(crate) struct SessionResizeArgs {
     /// Name or id
     pub(crate) session: String,
-    /// How much each generation may hold
-    #[arg(long, value_parser = parse_size, required_unless_present = "inodes")]
+    /// How much all generations of the session together may hold
+    #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// How many inodes each generation may have
-    #[arg(long)]
+    /// How many inodes all generations of the session together may have
+    #[arg(long, value_parser = at_least_one())]
     pub(crate) inodes: Option<u64>,
     /// Answer as JSON
     #[arg(long)]
@@ -384,6 +390,23 @@ mod tests {
             .expect("a valid command line");
         assert_eq!(cli.socket.as_deref(), Some("/s".as_ref()));
         assert!(cli.command.json());
+    }
+
+    #[test]
+    fn limits_and_times_of_nothing_are_refused() {
+        let parses = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
+        assert!(parses("holdfast session resize s --inodes 5"));
+        assert!(parses("holdfast session resize s --size 1M --inodes 5"));
+        assert!(parses("holdfast session open s --linger 1s"));
+        for line in [
+            "holdfast session resize s",
+            "holdfast session resize s --inodes 0",
+            "holdfast session open s --inodes 0",
+            "holdfast session open s --linger 0s",
+            "holdfast run --inodes 0 -- true",
+        ] {
+            assert!(!parses(line), "{line}");
+        }
     }
 
     #[test]

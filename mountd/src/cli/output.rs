@@ -3,11 +3,14 @@
 //! Answers go to standard output, complaints to standard error. A reader that has left is not an
 //! error.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::fault::FaultReport;
+
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// How answers are wanted.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +28,19 @@ impl Output {
     pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
         let line = if self.json { to_json(answer) } else { text(answer) };
         if !line.is_empty() {
-            let _ = writeln!(stdout(), "{line}");
+            let mut out = stdout();
+            if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush())
+                && error.kind() != ErrorKind::BrokenPipe
+            {
+                LOST.store(true, Ordering::Relaxed);
+                let _ = writeln!(stderr(), "holdfast: the answer can't be written: {error}");
+            }
         }
+    }
+
+    /// Whether an answer was lost, so that the command has failed for whoever asked.
+    pub(crate) fn lost(self) -> bool {
+        LOST.load(Ordering::Relaxed)
     }
 
     /// Tells of a fault: always in words on standard error, and as JSON on standard output where
@@ -44,6 +58,11 @@ impl Output {
         }
         text.push_str(&format!("  remedy: {}\n", report.remedy));
         let _ = stderr().write_all(text.as_bytes());
+    }
+
+    /// Warns of something that the answer doesn't say.
+    pub(crate) fn warn(self, text: &str) {
+        let _ = writeln!(stderr(), "holdfast: {text}");
     }
 
     /// Tells something by the way, which no program reads.

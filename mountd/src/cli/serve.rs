@@ -12,6 +12,8 @@ use super::Outcome;
 use super::args::ServeArgs;
 use super::output::Output;
 use crate::config::{Flags, Host, Settings};
+use crate::control::client::Client;
+use crate::control::wire;
 use crate::fault::{Fault, FaultReport};
 use crate::keeper::{self, Serving};
 use crate::mount::answer_probe;
@@ -51,6 +53,9 @@ fn serve(
     let settings = Settings::read(host, flags)?;
     keeper::serve(host, &settings, |serving| {
         announce(serving, output);
+        if serving.already {
+            compare(serving, &settings, output);
+        }
         if let Some(ready) = ready.take() {
             ready.serving();
         }
@@ -63,6 +68,17 @@ fn announce(serving: &Serving, output: Output) {
         let verb = if *already { "already serves" } else { "serves" };
         format!("holdfast {verb} {} at {}", mountpoint.display(), socket.display())
     });
+}
+
+/// Says where the daemon that was there isn't what was asked for.
+fn compare(serving: &Serving, settings: &Settings, output: Output) {
+    let described = Client::connect(&serving.socket);
+    let described = described.and_then(|mut client| client.call(&wire::Describe {}));
+    let (asked, Ok(found)) = (settings.store.to_string(), described) else { return };
+    if found.store != asked {
+        let found = found.store;
+        output.warn(&format!("it keeps files in {found}, not in {asked} as was asked for here"));
+    }
 }
 
 /// The descriptor on which whoever started the daemon waits.
