@@ -157,7 +157,12 @@ struct Status(File);
 
 impl Status {
     fn new(descriptor: RawFd) -> Result<Self, Fault> {
-        let descriptor = sys::inherited(descriptor).map_err(|errno| Fault::SettingsInvalid {
+        // The command needs its standard streams even where a fault would be told on one of them.
+        let descriptor = match descriptor {
+            0..=2 => sys::copy_of_inherited(descriptor),
+            _ => sys::inherited(descriptor),
+        }
+        .map_err(|errno| Fault::SettingsInvalid {
             place: "--status-fd".to_owned(),
             reason: errno.to_string(),
         })?;
