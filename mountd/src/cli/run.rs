@@ -54,7 +54,10 @@ fn prepare(socket: Option<&Path>, args: &RunArgs) -> Result<BTreeMap<String, Str
     let host = Host::ask()?;
     let acquired = match lease(host, socket, args) {
         // The daemon that was found was about to end: it is as if it hadn't been found.
-        Err(report) if report.code == "daemon-unreachable" && !autostart::inside_a_lease() => {
+        Err(report)
+            if ["daemon-unreachable", "stopping"].contains(&report.code.as_str())
+                && !autostart::inside_a_lease() =>
+        {
             lease(host, socket, args)
         }
         acquired => acquired,
