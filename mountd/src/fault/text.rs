@@ -75,9 +75,10 @@ impl Fault {
                 "what should contain the mountpoint is not a directory",
                 format!("make {} a directory, {OTHER_MOUNTPOINT}", parent.display()),
             ),
-            Self::MountpointParentWritable { parent, mode } => text(
+            Self::MountpointParentWritable { parent, owner, mode } => text(
                 format!(
-                    "{} has mode {mode:04o}: expected that others can't write there, or the \
+                    "{} belongs to uid {owner} and has mode {mode:04o}: expected that it is \
+                     root's or the daemon's user's, and that others can't write there, or the \
                      sticky bit",
                     parent.display()
                 ),
