@@ -14,7 +14,7 @@ use crate::node::{GenerationKey, Node};
 use crate::reaper::Reaper;
 use crate::registry::{LeaseId, Mode, SessionId, Usage};
 use crate::store::{Limits, Ownership, Store, StoreError, Tree};
-use crate::tempfs::TempFs;
+use crate::tempfs::{TempFs, expect_unknown};
 
 /// The ground of a namespace whose files are in a store.
 #[derive(Debug)]
@@ -161,13 +161,5 @@ impl From<StoreError> for GroundError {
             StoreError::NoLimits => Self::NotSupported("a limit for a session"),
             StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }
-    }
-}
-
-/// The kernel answers `ENOENT` for what it doesn't know, which is as good.
-pub(crate) fn expect_unknown(result: Result<(), Errno>) {
-    match result {
-        Ok(()) | Err(Errno::NOENT | Errno::NOTCONN | Errno::NODEV) => {}
-        Err(errno) => tracing::warn!(%errno, "the kernel keeps a directory as it was"),
     }
 }

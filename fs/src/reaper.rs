@@ -12,11 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::ground::expect_unknown;
 use crate::namespace::Gone;
 use crate::node::{GenerationKey, Node};
 use crate::store::Store;
-use crate::tempfs::{Attendant, TempFs};
+use crate::tempfs::{Attendant, TempFs, expect_unknown};
 
 /// How long the kernel is given to answer a pruning with forgets before what is left counts as in
 /// use. Nothing is lost if it takes longer: the next forget has it looked at again.

@@ -4,6 +4,8 @@
 
 pub(crate) mod attach;
 pub(crate) mod check;
+mod detach;
+mod helper;
 pub(crate) mod identity;
 mod probe;
 

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -150,6 +151,41 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether whoever started this process has it ignore a pipe that nobody reads any more.
+static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// Run before the runtime of the language, which has every program ignore that signal and forgets
+/// what was there before.
+#[used]
+// SAFETY: functions in this section take what `main` takes or nothing, and may use the C library.
+#[unsafe(link_section = ".init_array")]
+static NOTE_PIPE: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    let mut present = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed, and what is there is written to a place that has room for it.
+    if unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), present.as_mut_ptr()) } == 0 {
+        // SAFETY: the call has succeeded, so the value is there.
+        let ignored = unsafe { present.assume_init() }.sa_sigaction == libc::SIG_IGN;
+        IGNORES_PIPE.store(ignored, Ordering::Relaxed);
+    }
+}
+
+/// Hands on to a command what was to become of that signal, which else has its usual effect.
+pub(crate) fn hand_on_ignored_pipe(command: &mut Command) {
+    if IGNORES_PIPE.load(Ordering::Relaxed) {
+        let ignore = || {
+            // SAFETY: ignoring a signal runs no code of ours.
+            match unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) } {
+                libc::SIG_ERR => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            }
+        };
+        // SAFETY: the closure makes one system call and nothing else.
+        unsafe { command.pre_exec(ignore) };
     }
 }
 

@@ -293,6 +293,10 @@ impl Running {
             let err = self.stderr.as_ref().map(|err| err.as_fd());
             let end = (!self.has_ended(Duration::ZERO)).then(|| self.handle.as_fd());
             let all = [out, err, end];
+            if all.iter().all(Option::is_none) {
+                // It has ended since it was last asked for, and nothing is left to wait for.
+                return Ok(());
+            }
             let mut polled: Vec<PollFd<'_>> = all
                 .iter()
                 .flatten()

@@ -8,10 +8,9 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
-use super::{Kernel, TempFs, c_name, check_name};
+use super::{Kernel, TempFs, c_name, check_name, expect_unknown};
 use crate::attributes::Attributes;
 use crate::error::Error;
-use crate::ground::expect_unknown;
 use crate::inode_table::{Named, Reach};
 use crate::node::Node;
 use crate::store::{Absence, Tree};

@@ -141,7 +141,10 @@ fn become_command(
     let Some((program, arguments)) = command.split_first() else {
         return ExitCode::from(NOT_FOUND);
     };
-    let error = Command::new(program).args(arguments).envs(environment).exec();
+    let mut command_in_place = Command::new(program);
+    command_in_place.args(arguments).envs(environment);
+    sys::hand_on_ignored_pipe(&mut command_in_place);
+    let error = command_in_place.exec();
     output.note(&format!("{}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         ErrorKind::NotFound => NOT_FOUND,

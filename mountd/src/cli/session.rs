@@ -153,3 +153,22 @@ const fn guard_name(guard: wire::Guard) -> &'static str {
         wire::Guard::Members => "members",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::PolicyArgs;
+
+    fn asked(owner_pid: Option<u32>, linger: Option<Duration>) -> wire::OpenSession {
+        let (name, policy) = (None, PolicyArgs::default());
+        open(&SessionOpenArgs { name, owner_pid, linger, policy, json: false })
+    }
+
+    #[test]
+    fn a_session_from_a_shell_lingers_for_a_day_unless_a_process_owns_it() {
+        assert_eq!(asked(None, None).linger_ms, Some(86_400_000));
+        assert_eq!(asked(None, Some(Duration::from_secs(1))).linger_ms, Some(1000));
+        assert_eq!(asked(Some(7), None).linger_ms, None);
+        assert_eq!(asked(Some(7), None).owner_pid, Some(7));
+    }
+}

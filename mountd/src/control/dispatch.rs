@@ -113,8 +113,13 @@ impl Dispatch {
 
     async fn answer(&self, incoming: &Incoming) -> Result<Reply, Refusal> {
         let parameters = match &incoming.parameters {
-            Some(parameters) if !parameters.is_null() => parameters.clone(),
-            _ => Value::Object(serde_json::Map::new()),
+            None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
+            Some(parameters @ Value::Object(_)) => parameters.clone(),
+            // Positions are no names, though serde would take them for such.
+            Some(_) => {
+                let reason = "`parameters` is not an object".to_owned();
+                return Err(Fault::RequestInvalid { reason }.into());
+            }
         };
         if let Some(method) = incoming.method.strip_prefix("org.varlink.service.") {
             return introspect(method, &incoming.method, &parameters);
@@ -142,6 +147,7 @@ impl Dispatch {
             Request::Describe(_) => Answer::Describe(self.state.describe()),
             Request::OpenSession(asked) => Answer::OpenSession(self.open_session(asked)?),
             Request::RetainSession(asked) => {
+                namespace.show_session(peer, &asked.session)?;
                 let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
                 let token = namespace.retain_session(peer, &asked.session, holder)?;
                 Answer::RetainSession(wire::RetainedSession { token: token.to_string() })
@@ -174,6 +180,7 @@ impl Dispatch {
             Request::Check(asked) => Answer::Check(session(namespace.check(peer, &asked.session)?)),
             Request::AcquireLease(asked) => Answer::AcquireLease(self.acquire_lease(&asked)?),
             Request::BindLease(asked) => {
+                namespace.check_lease(peer, &asked.lease)?;
                 let process = match asked.pid {
                     Some(pid) => named(peer, pid)?,
                     None => peer.process,
@@ -222,6 +229,10 @@ impl Dispatch {
     }
 
     fn acquire_lease(&self, asked: &wire::AcquireLease) -> Result<wire::AcquiredLease, Refusal> {
+        if asked.pid.is_some() {
+            // What is wrong with the session is told before what is wrong with the process.
+            self.state.namespace.check(&self.peer, &asked.session)?;
+        }
         let hold = asked.hold.unwrap_or(wire::Hold::Process);
         let binding = match (hold, asked.pid) {
             (wire::Hold::Process, Some(pid)) => Binding::Process(named(&self.peer, pid)?),

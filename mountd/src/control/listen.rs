@@ -106,16 +106,18 @@ async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) 
         turn_away(&stream, &Fault::NotSupported { what });
         return;
     };
-    if let Err(fault) = state.admit(&peer) {
-        tracing::warn!(
-            uid = peer.uid,
-            pid = peer.process.pid,
-            cause = fault.cause(),
-            "turned away"
-        );
-        turn_away(&stream, &fault);
-        return;
-    }
+    let admitted = state.recognise(peer).and_then(|peer| state.admit(peer.uid).map(|()| peer));
+    let peer = match admitted {
+        Ok(peer) => peer,
+        Err(fault) => {
+            let (uid, pid) = (peer.uid, peer.process.pid);
+            if state.note_turned_away(uid) {
+                tracing::warn!(uid, pid, cause = fault.cause(), "turned away");
+            }
+            turn_away(&stream, &fault);
+            return;
+        }
+    };
     let seat = Seat { state, peer, connection };
     let dispatch = Dispatch::new(Rc::clone(&seat.state), peer, connection);
     let framed = Framed::new(stream, seat.state.stop.clone());

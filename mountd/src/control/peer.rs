@@ -28,6 +28,15 @@ pub(super) fn of(socket: BorrowedFd<'_>) -> Option<Peer> {
     Some(Peer { uid, gid, process })
 }
 
+/// As whom everybody is seen who isn't known in this process's user namespace; `None` where that
+/// is the host's, which knows everybody.
+pub(super) fn stranger() -> Option<u32> {
+    let map = fs::read_to_string("/proc/self/uid_map").ok()?;
+    let knows_all = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    let stranger = fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?;
+    if knows_all { None } else { stranger.trim().parse().ok() }
+}
+
 /// A process that a caller names by its pid: one that lives, and is of the caller's user.
 ///
 /// # Errors

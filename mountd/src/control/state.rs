@@ -3,7 +3,7 @@
 //! It must never serve anybody itself.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use holdfast_fs::namespace::Namespace;
 use holdfast_fs::registry::{Bounds, Peer};
 use tokio::sync::watch;
 
+use super::peer::stranger;
 use super::show::{Show, count, counts, milliseconds};
 use super::wire;
 use crate::channel::Why;
@@ -34,6 +35,8 @@ pub(crate) struct Facts {
     pub(crate) store: String,
     /// The user whose daemon it is.
     pub(crate) uid: u32,
+    /// The group of that user.
+    pub(crate) gid: u32,
     /// Whether it serves all users.
     pub(crate) many_users: bool,
     /// The device number of the mount, as `st_dev`.
@@ -88,6 +91,8 @@ pub(crate) struct State {
     socket: String,
     clock: Arc<dyn Clock>,
     started: Timestamp,
+    /// As whom root is seen, where that isn't as root.
+    stranger: Option<u32>,
     draining: Cell<bool>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
@@ -97,6 +102,8 @@ pub(crate) struct State {
 struct Connections {
     all: usize,
     of: HashMap<u32, usize>,
+    /// Who was turned away, and has not been let in or out since.
+    turned_away: HashSet<u32>,
 }
 
 impl State {
@@ -126,6 +133,7 @@ impl State {
             socket,
             clock,
             started,
+            stranger: stranger(),
             draining: Cell::new(false),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
@@ -203,16 +211,22 @@ impl State {
         self.changed.send_replace(());
     }
 
+    /// As whom a client is served.
+    ///
+    /// The socket of a daemon that serves its user alone lets that user in and root. From within
+    /// the user namespace that such a daemon has, root looks like nobody; it acts as the user.
+    ///
+    /// # Errors
+    /// Where it is not to be served.
+    pub(super) fn recognise(&self, peer: Peer) -> Result<Peer, Fault> {
+        recognise(&self.facts, self.stranger, peer)
+    }
+
     /// One more connection of a user, if there may be one.
     ///
     /// # Errors
-    /// Where a limit is reached, or where the daemon serves its own user alone.
-    pub(super) fn admit(&self, peer: &Peer) -> Result<(), Fault> {
-        let owner = self.facts.uid;
-        // From within a user namespace root looks like nobody; it could not enter the mount anyway.
-        if !self.facts.many_users && !peer.may_touch(owner) {
-            return Err(Fault::DaemonNotYours { owner });
-        }
+    /// Where a limit is reached.
+    pub(super) fn admit(&self, uid: u32) -> Result<(), Fault> {
         let limit = |limit: &str, value| {
             Err(Fault::LimitReached { limit: limit.to_owned(), value: count(value) })
         };
@@ -220,7 +234,7 @@ impl State {
         if connections.all >= CONNECTIONS {
             return limit("connections", CONNECTIONS);
         }
-        let own = connections.of.entry(peer.uid).or_default();
+        let own = connections.of.entry(uid).or_default();
         if *own >= CONNECTIONS_PER_UID {
             return limit("connections per uid", CONNECTIONS_PER_UID);
         }
@@ -231,9 +245,15 @@ impl State {
         Ok(())
     }
 
+    /// Somebody was turned away. Whether that is news, so that nobody fills the log by trying.
+    pub(super) fn note_turned_away(&self, uid: u32) -> bool {
+        self.connections.borrow_mut().turned_away.insert(uid)
+    }
+
     /// A connection that was admitted is gone.
     pub(super) fn dismiss(&self, uid: u32) {
         let mut connections = self.connections.borrow_mut();
+        connections.turned_away.remove(&uid);
         connections.all = connections.all.saturating_sub(1);
         if let Some(own) = connections.of.get_mut(&uid) {
             *own = own.saturating_sub(1);
@@ -262,5 +282,53 @@ impl State {
                 return;
             }
         }
+    }
+}
+
+fn recognise(facts: &Facts, stranger: Option<u32>, peer: Peer) -> Result<Peer, Fault> {
+    let Facts { uid, gid, many_users, .. } = *facts;
+    if many_users || peer.may_touch(uid) {
+        Ok(peer)
+    } else if stranger == Some(peer.uid) {
+        Ok(Peer { uid, gid, ..peer })
+    } else {
+        Err(Fault::DaemonNotYours { owner: uid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_fs::registry::Process;
+
+    use super::*;
+
+    fn facts(many_users: bool) -> Facts {
+        Facts {
+            mountpoint: PathBuf::from("/mount"),
+            socket: PathBuf::from("/socket"),
+            store: "tmpfs".to_owned(),
+            uid: 1000,
+            gid: 100,
+            many_users,
+            device: 1,
+            epoch: 1,
+            idle_exit: None,
+            bounds: Bounds::default(),
+            lost_promises: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_daemon_of_one_user_serves_that_user_and_root() {
+        let peer = |uid| Peer { uid, gid: uid, process: Process { pid: 7, start: 7 } };
+        let served = |stranger, uid| recognise(&facts(false), stranger, peer(uid));
+        let refused = Err(Fault::DaemonNotYours { owner: 1000 });
+        assert_eq!(served(None, 1000), Ok(peer(1000)));
+        assert_eq!(served(None, 0), Ok(peer(0)));
+        assert_eq!(served(None, 65534), refused);
+        assert_eq!(served(Some(65534), 1001), refused);
+        let acts = Peer { uid: 1000, gid: 100, ..peer(65534) };
+        assert_eq!(served(Some(65534), 65534), Ok(acts), "root, seen from a user namespace");
+        assert_eq!(recognise(&facts(true), None, peer(65534)), Ok(peer(65534)));
     }
 }

@@ -18,7 +18,7 @@ use holdfast_fs::namespace::{
 };
 use holdfast_fs::node::GenerationKey;
 use holdfast_fs::registry::{Bounds, LeaseId, SessionId, Usage};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
@@ -101,6 +101,7 @@ impl Desk {
             socket,
             store: "tmpfs".to_owned(),
             uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
             many_users: false,
             device: 77,
             epoch: 1,

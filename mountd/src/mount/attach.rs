@@ -3,11 +3,9 @@
 //! Only a mount that is known by its identity is ever taken away, and none that has something else
 //! mounted on it or in it.
 
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
@@ -18,6 +16,8 @@ use rustix::mount::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::check::Mountpoint;
+use super::detach::{detach, stale};
+use super::helper;
 use super::identity::{Identity, SOURCE, Table};
 use crate::channel::receive_descriptor;
 use crate::config::Host;
@@ -25,7 +25,6 @@ use crate::fault::Fault;
 use crate::place::{Place, in_proc};
 
 const DEVICE: &str = "/dev/fuse";
-const HELPER: &str = "fusermount3";
 /// Where the helper looks for the number of the socket over which it sends the device.
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
@@ -106,13 +105,13 @@ impl Mount {
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map_err(system)?;
         let options =
             format!("rw,nosuid,nodev,default_permissions,fsname={SOURCE},subtype={SOURCE}");
-        let mut helper = helper();
+        let mut helper = helper::command();
         helper.args(["-o", &options, "--"]).arg(place.path());
         helper.env(HELPER_SOCKET, "0").stdin(Stdio::from(theirs));
         let output = helper.output();
         // Else our own copy of its end would keep us waiting for what it hasn't sent.
         drop(helper);
-        let output = succeeded(place.path(), output).map_err(|fault| {
+        let output = helper::succeeded(place.path(), output).map_err(|fault| {
             // The helper opens the device with our rights; so we can tell that reason from others.
             match openat(CWD, DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
                 Ok(_) => fault,
@@ -121,7 +120,7 @@ impl Mount {
         })?;
         let device = match receive_descriptor(ours.as_fd()) {
             Ok(Some(device)) => device,
-            Ok(None) => return Err(refused(place.path(), &output)),
+            Ok(None) => return Err(helper::refused(place.path(), &output)),
             Err(errno) => return Err(system(errno)),
         };
         // By path, as the helper did it; that it is ours the kernel's table confirms.
@@ -197,36 +196,6 @@ impl Mount {
     }
 }
 
-/// Takes away a mount that an earlier daemon of ours has left behind.
-pub(super) fn detach_abandoned(place: &Place, found: OwnedFd, host: Host) -> Result<(), Fault> {
-    let identity = Identity::of(found.as_fd()).map_err(|errno| stale(place, errno.to_string()))?;
-    let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
-    if let Some(foreign) = table.above(identity.id).first() {
-        let what = format!("{} is mounted in it", foreign.mountpoint.display());
-        return Err(stale(place, what));
-    }
-    detach(place, &found, host)?;
-    tracing::warn!(path = %place.path().display(), "replaced the stale mount of an earlier daemon");
-    Ok(())
-}
-
-fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
-    if host.privileged {
-        // By descriptor: this mount and no other, whatever the path leads to by now.
-        return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
-            .map_err(|errno| stale(place, errno.to_string()));
-    }
-    let output = helper().args(["-u", "-z", "--"]).arg(place.path()).output();
-    succeeded(place.path(), output).map(drop)
-}
-
-/// The helper, which a second interrupt from the terminal must not end half-way.
-fn helper() -> Command {
-    let mut helper = Command::new(HELPER);
-    helper.process_group(0);
-    helper
-}
-
 /// Which mount is at a place, and the table that lists it.
 fn at(place: &Place) -> Result<(Identity, Table), Errno> {
     let found = place.look().ok().flatten().ok_or(Errno::NOENT)?;
@@ -235,34 +204,6 @@ fn at(place: &Place) -> Result<(Identity, Table), Errno> {
     Ok((identity, table))
 }
 
-fn succeeded(path: &Path, output: std::io::Result<Output>) -> Result<Output, Fault> {
-    match output {
-        Ok(output) if output.status.success() => Ok(output),
-        Ok(output) => Err(refused(path, &output)),
-        Err(error) => {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            Err(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::PermissionDenied => {
-                    Fault::FusermountMissing { errno }
-                }
-                _ => Fault::System { step: "start fusermount3", errno },
-            })
-        }
-    }
-}
-
-fn refused(path: &Path, output: &Output) -> Fault {
-    Fault::FusermountRefused {
-        path: path.to_owned(),
-        status: output.status.to_string(),
-        stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    }
-}
-
 fn device_missing(errno: Errno) -> Fault {
     Fault::FuseDeviceMissing { device: DEVICE.into(), errno }
-}
-
-fn stale(place: &Place, cause: impl Into<String>) -> Fault {
-    Fault::MountStale { path: place.path().to_owned(), cause: cause.into() }
 }

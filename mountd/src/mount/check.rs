@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::attach::detach_abandoned;
+use super::detach::detach_abandoned;
 use super::identity::{Entry, Identity, Table};
 use super::probe::{self, Served};
 use crate::config::Host;

@@ -77,6 +77,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         socket: begin.socket,
         store: begin.store.to_string(),
         uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
         many_users: begin.privileged,
         device,
         epoch: FIRST_EPOCH,

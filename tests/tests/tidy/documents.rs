@@ -9,6 +9,9 @@ use crate::tree::{Rule, Tree, is_below};
 const PROMISES: &str = "SEMANTICS.md";
 const NO_PROMISES: &str = "## Differences";
 
+/// Where the modules stand.
+const MAP: &str = "ARCHITECTURE.md";
+
 const LONELY: &str = "# S\n\n## Files\n\n- Kept. `tests/tests/a.rs::b`\n- Not kept.\n";
 const BROKEN: &str = "# S\n\n## Files\n\n- Kept: `tests/tests/a.rs::c`.\n";
 const KEPT: &str = "# S\n\nProse.\n\n- not a promise\n\n## Files\n\n- Kept, and\n  held by\n  \
@@ -41,6 +44,12 @@ pub(crate) const RULES: &[Rule] = &[
             &[("ARCHITECTURE.md", "`fs/src/*.rs`, `a/b`, `fs` and `fs/…`"), ("fs/a.rs", "")],
         ],
     },
+    Rule {
+        says: "the map in ARCHITECTURE.md has every module of the program",
+        check: map,
+        broken: &[&[(MAP, "`fs/src/a.rs`"), ("fs/src/a.rs", ""), ("mountd/src/b.rs", "")]],
+        kept: &[&[(MAP, "`fs/src/a.rs`"), ("fs/src/a.rs", ""), ("fs/src/a/b.rs", "")]],
+    },
 ];
 
 fn promises(tree: &Tree) -> Vec<String> {
@@ -72,6 +81,19 @@ fn paths(tree: &Tree) -> Vec<String> {
         let is_path = name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
         is_path && roots.iter().any(|root| is_below(name, root)) && !tree.has(name)
     })
+}
+
+fn map(tree: &Tree) -> Vec<String> {
+    let Some(text) = tree.get(MAP) else { return Vec::new() };
+    let is_module = |path: &str| {
+        let below = path.strip_prefix("fs/src/").or_else(|| path.strip_prefix("mountd/src/"));
+        below.is_some_and(|name| !name.contains('/') && name != "lib.rs")
+    };
+    tree.sources()
+        .map(|(path, _)| path)
+        .filter(|path| is_module(path) && !quoted(text).any(|name| name == *path))
+        .map(|path| format!("{MAP}: {path} isn't in it"))
+        .collect()
 }
 
 /// What is quoted in the documents at the root and is wrong.

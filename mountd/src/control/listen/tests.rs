@@ -129,7 +129,13 @@ fn an_unknown_method_or_parameter_is_refused_by_name_and_the_connection_goes_on(
     let refused = client.call("Fly", json!({})).expect_err("no such method");
     assert_eq!(refused.0, "org.varlink.service.MethodNotFound");
     assert_eq!(refused.1, json!({ "method": "org.holdfast.Namespace.Fly" }));
-    for parameters in [json!({}), json!({ "session": 7 }), json!({ "session": "a", "wings": 2 })] {
+    for parameters in [
+        json!({}),
+        json!(["a"]),
+        json!("a"),
+        json!({ "session": 7 }),
+        json!({ "session": "a", "wings": 2 }),
+    ] {
         let refused = client.call("Check", parameters).expect_err("other parameters");
         is_code(&refused, "RequestInvalid", "request-invalid");
     }

@@ -1,0 +1,39 @@
+//! Takes mounts of ours away: never one that has something else mounted on it or in it.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::helper;
+use super::identity::{Identity, Table};
+use crate::config::Host;
+use crate::fault::Fault;
+use crate::place::{Place, in_proc};
+
+/// Takes away a mount that an earlier daemon of ours has left behind.
+pub(super) fn detach_abandoned(place: &Place, found: OwnedFd, host: Host) -> Result<(), Fault> {
+    let identity = Identity::of(found.as_fd()).map_err(|errno| stale(place, errno.to_string()))?;
+    let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
+    if let Some(foreign) = table.above(identity.id).first() {
+        let what = format!("{} is mounted in it", foreign.mountpoint.display());
+        return Err(stale(place, what));
+    }
+    detach(place, &found, host)?;
+    tracing::warn!(path = %place.path().display(), "replaced the stale mount of an earlier daemon");
+    Ok(())
+}
+
+/// Takes a mount away that was found at a place and is known to be ours.
+pub(super) fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
+    if host.privileged {
+        // By descriptor: this mount and no other, whatever the path leads to by now.
+        return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
+            .map_err(|errno| stale(place, errno.to_string()));
+    }
+    let output = helper::command().args(["-u", "-z", "--"]).arg(place.path()).output();
+    helper::succeeded(place.path(), output).map(drop)
+}
+
+pub(super) fn stale(place: &Place, cause: impl Into<String>) -> Fault {
+    Fault::MountStale { path: place.path().to_owned(), cause: cause.into() }
+}
