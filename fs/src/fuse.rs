@@ -20,7 +20,7 @@ use fuser::{Config, Session, SessionACL};
 use self::adapter::Adapter;
 pub use self::counts::{Counts, Operation};
 use self::kernel::Device;
-use crate::tempfs::{Kernel, TempFs};
+use crate::tempfs::TempFs;
 
 /// A connection to the kernel that has shaken hands.
 pub struct Connection {
@@ -34,6 +34,8 @@ pub struct Connection {
 pub struct Features {
     /// The kernel reads and writes files by itself.
     pub passthrough: bool,
+    /// The kernel forgets at once what it keeps of inodes without using it.
+    pub prunes: bool,
     /// Requests that a worker left unanswered come again.
     pub resend: bool,
     /// The protocol's minor version.
@@ -53,9 +55,7 @@ impl Connection {
         config.acl = SessionACL::All;
         config.n_threads = Some(threads.max(1));
         let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
-        kernel.probe();
-        let offered = kernel.features().get().copied().unwrap_or_default();
-        let features = Features { passthrough: kernel.registers(), ..offered };
+        let features = kernel.probe();
         fs.connect(kernel);
         Ok(Self { session, features, counts })
     }

@@ -30,6 +30,7 @@ impl StoreGround {
     /// # Errors
     /// Where the thread that discards can't be started.
     pub fn new(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+        fs.set_durable(store.is_durable());
         let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store))?;
         Ok(Self { fs, store, reaper })
     }
@@ -116,11 +117,12 @@ impl Ground for StoreGround {
 
     fn lower_session(&self, session: &SessionId) {
         let Ok(node) = self.session(session) else { return };
-        let known = self.fs.table().knows(node);
-        self.fs.structure().remove_child(Node::ROOT, node, known);
+        self.fs.structure().remove_child(Node::ROOT, node);
         self.listing_changed(Node::ROOT);
-        if known {
+        if self.fs.table().knows(node) {
             self.reaper.lower(node, OsStr::new(&session.to_string()));
+        } else {
+            self.fs.structure().forget(node);
         }
     }
 

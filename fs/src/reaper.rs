@@ -4,7 +4,9 @@
 //! It must never take away what the kernel still uses, and nothing of ours is locked while it asks
 //! the kernel: the kernel may have to wait for a serving thread first.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod discard;
+
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::RangeInclusive;
@@ -12,9 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use self::discard::Discarder;
 use crate::namespace::Gone;
 use crate::node::{GenerationKey, Node};
-use crate::store::Store;
+use crate::store::{Store, Tree};
 use crate::tempfs::{Attendant, TempFs, expect_unknown};
 
 /// How long the kernel is given to answer a pruning with forgets before what is left counts as in
@@ -34,7 +37,6 @@ const PACE: Duration = Duration::from_millis(200);
 struct Inbox {
     drain: Vec<(GenerationKey, Gone)>,
     lower: Vec<(Node, OsString)>,
-    names_many: BTreeSet<GenerationKey>,
     descriptors_short: bool,
     forgotten: bool,
     stop: bool,
@@ -105,23 +107,13 @@ impl Inbox {
     }
 
     fn has_nothing_but_forgets(&self) -> bool {
-        self.drain.is_empty()
-            && self.lower.is_empty()
-            && self.names_many.is_empty()
-            && !self.descriptors_short
-            && !self.stop
+        self.drain.is_empty() && self.lower.is_empty() && !self.descriptors_short && !self.stop
     }
 }
 
 impl Attendant for Desk {
     fn descriptors_short(&self) {
         self.put(|inbox| inbox.descriptors_short = true);
-    }
-
-    fn names_many(&self, key: GenerationKey) {
-        self.put(|inbox| {
-            inbox.names_many.insert(key);
-        });
     }
 
     fn forgotten(&self) {
@@ -139,9 +131,10 @@ impl Reaper {
     pub(crate) fn start(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
         fs.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
+        let discarder = Discarder::start(store)?;
         let work = Work {
             fs,
-            store,
+            discarder,
             desk: Arc::clone(&desk),
             draining: BTreeMap::new(),
             patience: *PATIENCE.start(),
@@ -179,9 +172,19 @@ impl Drop for Reaper {
     }
 }
 
+/// What became of a generation that is to go.
+enum Drained {
+    /// It has no name any more; this is its tree.
+    Yes(Arc<Tree>),
+    /// It was gone.
+    Already,
+    /// The kernel uses something in it.
+    InUse,
+}
+
 struct Work {
     fs: Arc<TempFs>,
-    store: Arc<Store>,
+    discarder: Discarder,
     desk: Arc<Desk>,
     draining: BTreeMap<GenerationKey, Gone>,
     patience: Duration,
@@ -201,12 +204,6 @@ impl Work {
             if inbox.descriptors_short {
                 self.relieve();
             }
-            for key in inbox.names_many {
-                if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
-                    let oldest = tree.absent().take_oldest();
-                    self.fs.forget_absences(&*kernel, &tree, &oldest);
-                }
-            }
             self.patience = if inbox.drain.is_empty() {
                 (self.patience * 2).min(*PATIENCE.end())
             } else {
@@ -220,10 +217,12 @@ impl Work {
                 self.lower(session, &name);
             }
             for (key, gone) in std::mem::take(&mut self.draining) {
-                if self.drain(key) {
-                    gone();
-                } else {
-                    self.draining.insert(key, gone);
+                match self.drain(key) {
+                    Drained::Yes(tree) => self.discarder.discard(tree, gone),
+                    Drained::Already => gone(),
+                    Drained::InUse => {
+                        self.draining.insert(key, gone);
+                    }
                 }
             }
         }
@@ -245,33 +244,29 @@ impl Work {
         }
     }
 
-    /// Takes a generation away if the kernel uses nothing in it; whether it is gone.
-    fn drain(&self, key: GenerationKey) -> bool {
+    /// Takes a generation's name and tree out if the kernel uses nothing in it.
+    fn drain(&self, key: GenerationKey) -> Drained {
         if !self.is_unused(key) {
-            return false;
+            return Drained::InUse;
         }
-        let Some(tree) = self.fs.tree_of(key) else { return true };
+        let Some(tree) = self.fs.tree_of(key) else { return Drained::Already };
         let root = tree.root_node();
-        let Some(session) = self.fs.structure().parent(root) else { return true };
+        let Some(session) = self.fs.structure().parent(root) else { return Drained::Already };
         let number = self.fs.structure().number(session, root);
-        self.fs.structure().remove_child(session, root, false);
+        self.fs.structure().remove_child(session, root);
         // Someone may have walked in between the last look and the removal of the name.
         if !self.fs.table().nodes_of(key).is_empty()
             && let Some(number) = number
         {
             self.fs.structure().add_generation(session, number, root);
-            return false;
+            return Drained::InUse;
         }
         if let Some(kernel) = self.fs.kernel() {
             expect_unknown(kernel.invalidate_listing(session));
         }
         self.fs.watch_forgets(key, false);
         self.fs.uproot(key);
-        drop(tree);
-        if let Err(error) = self.store.discard(key) {
-            tracing::error!(generation = key.get(), %error, "a discarded generation leaves files");
-        }
-        true
+        Drained::Yes(tree)
     }
 
     /// Has the kernel forget what it can of a generation; whether that was everything. Directories

@@ -114,7 +114,7 @@ impl Run<'_> {
             let missing: Vec<_> =
                 self.expected.iter().flat_map(|pairs| summary.coverage.below(1, pairs)).collect();
             ensure!(missing.is_empty() || wanted < 100, "never met: {}", missing.join(", "));
-            let least = if wanted < 100 { 170 } else { 230 };
+            let least = if wanted < 100 { 150 } else { 190 };
             let pairs = summary.coverage.pairs();
             ensure!(pairs >= least, "only {pairs} pairs of operation and answer were met");
         }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{
     FallocateFlags, IFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fsync, ioctl_getflags,
@@ -97,8 +98,11 @@ impl TempFs {
     /// Has the store write a file, or a directory, to where it lasts.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; `ENOSYS` where nothing lasts, upon which the kernel doesn't ask again.
     pub fn synchronise(&self, node: Node, data_only: bool) -> Result<(), Error> {
+        if !self.durable.load(Ordering::Acquire) {
+            return Err(Errno::NOSYS.into());
+        }
         if node.is_above_generations() {
             return Ok(());
         }
