@@ -28,6 +28,11 @@ use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
 use crate::fault::Fault;
 
+/// No file could be larger.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
+/// The kernel counts 1 KiB for each.
+const MOST_INODES: u64 = 1 << 53;
+
 /// What is answered to one client.
 pub(super) struct Dispatch {
     state: Rc<State>,
@@ -200,6 +205,7 @@ impl Dispatch {
                 Answer::RotateSession(session(namespace.rotate_session(peer, &asked.session)?))
             }
             Request::ResizeSession(wire::ResizeSession { session: name, size, inodes }) => {
+                sensible(size, inodes)?;
                 Answer::ResizeSession(session(namespace.resize_session(peer, &name, size, inodes)?))
             }
             Request::CloseSession(asked) => {
@@ -254,6 +260,7 @@ impl Dispatch {
             return Err(Fault::Stopping.into());
         }
         let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
+        sensible(asked.size, asked.inodes)?;
         let policy = PolicyRequest {
             size: asked.size,
             inodes: asked.inodes,
@@ -358,6 +365,17 @@ impl Dispatch {
         };
         Err(Fault::SessionsAlive { sessions: sessions.iter().map(name).collect() })
     }
+}
+
+/// Refuses limits that no store has; some would be taken for none.
+fn sensible(size: Option<u64>, inodes: Option<u64>) -> Result<(), Fault> {
+    for (name, value, most) in [("size", size, MOST_BYTES), ("inodes", inodes, MOST_INODES)] {
+        if value.is_some_and(|value| value > most) {
+            let reason = format!("`{name}` is more than {most}");
+            return Err(Fault::RequestInvalid { reason });
+        }
+    }
+    Ok(())
 }
 
 /// What every Varlink service answers about itself.

@@ -206,6 +206,11 @@ impl Fault {
                 "the store has no inodes left",
                 "remove what is not needed, or give the session more with `session resize`",
             ),
+            Self::GenerationsExhausted { limit: 0 } => plain(
+                "there are no descriptors, or no numbers, for another generation",
+                "end what still uses retired generations, close sessions, or start the daemon \
+                 with a higher limit of open files",
+            ),
             Self::GenerationsExhausted { limit } => plain(
                 format!("all {limit} generations that there may be are in use"),
                 "end what still uses retired generations, or close sessions",
