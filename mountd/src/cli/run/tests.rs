@@ -98,3 +98,9 @@ fn a_standard_stream_for_the_status_stays_the_commands() {
     drop(status);
     assert_eq!(fcntl_getfd(&error).expect("still open"), before);
 }
+
+#[test]
+fn a_socket_below_tmp_is_hidden_by_a_lease_there() {
+    assert!(hidden("/tmp/holdfast-1/control"));
+    assert!(!hidden("/run/holdfast/control") && !hidden("/tmpfs/control"));
+}
