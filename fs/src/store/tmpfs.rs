@@ -13,7 +13,7 @@ use rustix::mount::{
 use super::{Limits, StoreError, Tree, refused};
 
 /// Inodes that the store itself has in a generation's tmpfs: its root and the tree's.
-const OWN_INODES: u64 = 2;
+pub(super) const OWN_INODES: u64 = 2;
 
 pub(super) fn make(limits: Limits) -> Result<OwnedFd, StoreError> {
     let context =
