@@ -166,6 +166,7 @@ impl From<StoreError> for GroundError {
             StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
             StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
             StoreError::Refused { step, errno } => Self::Refused { step, errno },
+            StoreError::Unfit => Self::Unfit,
             StoreError::NoLimits => Self::NotSupported("a limit for a session"),
             StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }
