@@ -6,7 +6,9 @@
 mod adapter;
 mod counts;
 mod handshake;
+mod ioctl;
 mod kernel;
+mod lane;
 mod reply;
 mod sys;
 mod translate;
@@ -20,7 +22,7 @@ use fuser::{Config, Session, SessionACL};
 use self::adapter::Adapter;
 pub use self::counts::{Counts, Operation};
 use self::kernel::Device;
-use crate::tempfs::{Kernel, TempFs};
+use crate::tempfs::TempFs;
 
 /// A connection to the kernel that has shaken hands.
 pub struct Connection {
@@ -34,6 +36,8 @@ pub struct Connection {
 pub struct Features {
     /// The kernel reads and writes files by itself.
     pub passthrough: bool,
+    /// The kernel forgets at once what it keeps of inodes without using it.
+    pub prunes: bool,
     /// Requests that a worker left unanswered come again.
     pub resend: bool,
     /// The protocol's minor version.
@@ -48,14 +52,12 @@ impl Connection {
     pub fn open(device: OwnedFd, fs: Arc<TempFs>, threads: usize) -> io::Result<Self> {
         let kernel = Arc::new(Device::new(device.try_clone()?));
         let counts = Arc::new(Counts::default());
-        let adapter = Adapter::new(Arc::clone(&fs), Arc::clone(&counts), kernel.features());
+        let adapter = Adapter::new(Arc::clone(&fs), Arc::clone(&counts), kernel.features())?;
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.n_threads = Some(threads.max(1));
         let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
-        kernel.probe();
-        let offered = kernel.features().get().copied().unwrap_or_default();
-        let features = Features { passthrough: kernel.registers(), ..offered };
+        let features = kernel.probe();
         fs.connect(kernel);
         Ok(Self { session, features, counts })
     }

@@ -30,6 +30,7 @@ impl StoreGround {
     /// # Errors
     /// Where the thread that discards can't be started.
     pub fn new(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+        fs.set_durable(store.is_durable());
         let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store))?;
         Ok(Self { fs, store, reaper })
     }
@@ -99,7 +100,13 @@ impl Ground for StoreGround {
     ) -> Result<u64, GroundError> {
         let tree = self.tree(key)?;
         let name = lease.to_string();
-        let node = tree.make_directory(&name, ownership(owner, 0o700, 0o1777))?;
+        let made = tree.make_directory(&name, ownership(owner, 0o700, 0o1777));
+        let node = made.map_err(|error| match error {
+            StoreError::Refused { errno: Errno::NOSPC, .. } if tree.has_no_inodes() => {
+                GroundError::OutOfInodes
+            }
+            error => error.into(),
+        })?;
         self.fs.structure().protect(node, tree.root_node());
         // Nobody can have asked for the name before it was drawn, so the kernel doesn't take it
         // for missing; and it is never told anything about names in a live generation.
@@ -120,11 +127,12 @@ impl Ground for StoreGround {
 
     fn lower_session(&self, session: &SessionId) {
         let Ok(node) = self.session(session) else { return };
-        let known = self.fs.table().knows(node);
-        self.fs.structure().remove_child(Node::ROOT, node, known);
+        self.fs.structure().remove_child(Node::ROOT, node);
         self.listing_changed(Node::ROOT);
-        if known {
+        if self.fs.table().knows(node) {
             self.reaper.lower(node, OsStr::new(&session.to_string()));
+        } else {
+            self.fs.structure().forget(node);
         }
     }
 
@@ -162,6 +170,7 @@ impl From<StoreError> for GroundError {
             StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
             StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
             StoreError::Refused { step, errno } => Self::Refused { step, errno },
+            StoreError::Unfit => Self::Unfit,
             StoreError::NoLimits => Self::NO_LIMITS,
             StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }

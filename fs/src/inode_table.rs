@@ -8,7 +8,7 @@ mod descriptors;
 mod record;
 mod sys;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,17 +46,6 @@ pub(crate) struct Opened {
     pub(crate) backing: Option<u32>,
 }
 
-/// Whether a node already names an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// There is no record of it.
-    Nothing,
-    /// It names this inode.
-    This,
-    /// It names another inode, which had the number before.
-    Another,
-}
-
 /// The records of all inodes.
 ///
 /// Lock order: a shard of `index`, then the descriptors', `idle` or `free`. No lock is held over a call into the kernel's FUSE client except a shard of `index` while one file is
@@ -69,6 +58,16 @@ pub(crate) struct InodeTable {
     free: Mutex<Free>,
     incarnations: AtomicU32,
     idle: Mutex<VecDeque<u64>>,
+}
+
+/// What a last release finds.
+enum Last {
+    /// The inode has no name any more.
+    Unlinked,
+    /// It waits among the idle ones since an earlier release.
+    Queued,
+    /// It is idle from now on.
+    Idle,
 }
 
 /// Places of the mapping that are not in use.
@@ -99,17 +98,6 @@ impl InodeTable {
             incarnations: AtomicU32::new(1),
             idle: Mutex::default(),
         })
-    }
-
-    /// Whether `node` is free for the inode with this handle.
-    pub(crate) fn named(&self, node: Node, handle: &FileHandle) -> Named {
-        match self.index.get(&node.raw()) {
-            None => Named::Nothing,
-            Some(place) if self.mapping.record(*place).handle().as_ref() == Some(handle) => {
-                Named::This
-            }
-            Some(_) => Named::Another,
-        }
     }
 
     /// Whether there is a record of a node.
@@ -203,7 +191,9 @@ impl InodeTable {
             self.with(node, |record| (record.handle(), record.is_directory()))?;
         let handle = handle.ok_or(Error::Forgotten)?;
         let descriptor = Arc::new(open_by_handle(mount, &handle, OFlags::PATH | OFlags::NOFOLLOW)?);
-        if directory {
+        // Under the shard's lock, which orders it against a forget: what is kept after that would
+        // keep a generation for good.
+        if directory && let Some(_known) = self.index.get(&node.raw()) {
             self.descriptors.keep_directory(node.raw(), &descriptor);
         }
         Ok(descriptor)
@@ -267,7 +257,7 @@ impl InodeTable {
     /// Takes an open back. The registered files that are to be closed are returned: they are those
     /// that nobody has open and that were idle longest.
     pub(crate) fn released(&self, node: Node, incarnation: u32) -> Option<u32> {
-        let unlinked = {
+        let last = {
             let entry = self.index.get_mut(&node.raw())?;
             let record = self.mapping.record(*entry);
             // A release can arrive after its inode was forgotten and looked up anew.
@@ -279,10 +269,18 @@ impl InodeTable {
             if opens > 0 || record.backing.load(Ordering::Acquire) == 0 {
                 return None;
             }
-            record.is_unlinked()
+            if record.is_unlinked() {
+                Last::Unlinked
+            } else if record.set_queued(true) {
+                Last::Queued
+            } else {
+                Last::Idle
+            }
         };
-        if unlinked {
-            return self.take_idle_backing(node.raw());
+        match last {
+            Last::Unlinked => return self.take_idle_backing(node.raw()),
+            Last::Queued => return None,
+            Last::Idle => {}
         }
         let longest = {
             let mut idle = lock(&self.idle);
@@ -296,6 +294,7 @@ impl InodeTable {
     fn take_idle_backing(&self, node: u64) -> Option<u32> {
         let entry = self.index.get_mut(&node)?;
         let record = self.mapping.record(*entry);
+        record.set_queued(false);
         if record.opens.load(Ordering::Acquire) > 0 {
             return None;
         }
@@ -314,13 +313,19 @@ impl InodeTable {
         self.with(node, |record| record.opens.load(Ordering::Acquire)).unwrap_or(0)
     }
 
-    /// All nodes of a generation that the kernel knows.
-    pub(crate) fn nodes_of(&self, generation: GenerationKey) -> Vec<Node> {
-        self.index
-            .iter()
-            .map(|entry| Node::from_raw(*entry.key()))
-            .filter(|node| node.generation() == generation)
-            .collect()
+    /// Adds to each of these generations the nodes of it that the kernel knows.
+    pub(crate) fn sort_nodes(&self, generations: &mut BTreeMap<GenerationKey, Vec<Node>>) {
+        for entry in &self.index {
+            let node = Node::from_raw(*entry.key());
+            if let Some(nodes) = generations.get_mut(&node.generation()) {
+                nodes.push(node);
+            }
+        }
+    }
+
+    /// Whether the kernel knows anything of a generation.
+    pub(crate) fn knows_any_of(&self, generation: GenerationKey) -> bool {
+        self.index.iter().any(|entry| Node::from_raw(*entry.key()).generation() == generation)
     }
 
     /// Whether so many descriptors are held that some should go.

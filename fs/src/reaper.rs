@@ -4,7 +4,9 @@
 //! It must never take away what the kernel still uses, and nothing of ours is locked while it asks
 //! the kernel: the kernel may have to wait for a serving thread first.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod discard;
+
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::RangeInclusive;
@@ -12,9 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use self::discard::Discarder;
 use crate::namespace::Gone;
 use crate::node::{GenerationKey, Node};
-use crate::store::Store;
+use crate::store::{Store, Tree};
 use crate::tempfs::{Attendant, TempFs, expect_unknown};
 
 /// How long the kernel is given to answer a pruning with forgets before what is left counts as in
@@ -29,12 +32,15 @@ const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration
 /// makes the kernel forget something all the time.
 const PACE: Duration = Duration::from_millis(200);
 
+/// How often the kernel is asked at the most before something else has its turn; a tree that is
+/// deeper goes with the next pass.
+const ROUNDS: usize = 64;
+
 /// What the thread is asked to do.
 #[derive(Default)]
 struct Inbox {
     drain: Vec<(GenerationKey, Gone)>,
     lower: Vec<(Node, OsString)>,
-    names_many: BTreeSet<GenerationKey>,
     descriptors_short: bool,
     forgotten: bool,
     stop: bool,
@@ -105,23 +111,13 @@ impl Inbox {
     }
 
     fn has_nothing_but_forgets(&self) -> bool {
-        self.drain.is_empty()
-            && self.lower.is_empty()
-            && self.names_many.is_empty()
-            && !self.descriptors_short
-            && !self.stop
+        self.drain.is_empty() && self.lower.is_empty() && !self.descriptors_short && !self.stop
     }
 }
 
 impl Attendant for Desk {
     fn descriptors_short(&self) {
         self.put(|inbox| inbox.descriptors_short = true);
-    }
-
-    fn names_many(&self, key: GenerationKey) {
-        self.put(|inbox| {
-            inbox.names_many.insert(key);
-        });
     }
 
     fn forgotten(&self) {
@@ -139,9 +135,10 @@ impl Reaper {
     pub(crate) fn start(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
         fs.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
+        let discarder = Discarder::start(store)?;
         let work = Work {
             fs,
-            store,
+            discarder,
             desk: Arc::clone(&desk),
             draining: BTreeMap::new(),
             patience: *PATIENCE.start(),
@@ -179,9 +176,19 @@ impl Drop for Reaper {
     }
 }
 
+/// What became of a generation that is to go.
+enum Drained {
+    /// It has no name any more; this is its tree.
+    Yes(Arc<Tree>),
+    /// It was gone.
+    Already,
+    /// The kernel uses something in it.
+    InUse,
+}
+
 struct Work {
     fs: Arc<TempFs>,
-    store: Arc<Store>,
+    discarder: Discarder,
     desk: Arc<Desk>,
     draining: BTreeMap<GenerationKey, Gone>,
     patience: Duration,
@@ -201,12 +208,6 @@ impl Work {
             if inbox.descriptors_short {
                 self.relieve();
             }
-            for key in inbox.names_many {
-                if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
-                    let oldest = tree.absent().take_oldest();
-                    self.fs.forget_absences(&*kernel, &tree, &oldest);
-                }
-            }
             self.patience = if inbox.drain.is_empty() {
                 (self.patience * 2).min(*PATIENCE.end())
             } else {
@@ -219,12 +220,63 @@ impl Work {
             for (session, name) in inbox.lower {
                 self.lower(session, &name);
             }
-            for (key, gone) in std::mem::take(&mut self.draining) {
-                if self.drain(key) {
-                    gone();
-                } else {
-                    self.draining.insert(key, gone);
+            self.pass();
+        }
+    }
+
+    /// Looks at all generations that are to go, and lets those go that the kernel doesn't use.
+    /// Directories can go only after what is in them, so the kernel is asked again for as long as
+    /// that helps; and it is waited for once for all of them, so that nobody's generations in use
+    /// hold up another's.
+    fn pass(&mut self) {
+        let Some(kernel) = self.fs.kernel() else { return };
+        for key in self.draining.keys() {
+            if let Some(tree) = self.fs.tree_of(*key) {
+                self.fs.forget_absences(&*kernel, &tree, &tree.absent().take_all());
+            }
+        }
+        for _ in 0..ROUNDS {
+            let known = self.known();
+            for key in known.iter().filter(|(_, nodes)| nodes.is_empty()).map(|(key, _)| *key) {
+                self.finish(key);
+            }
+            if self.draining.is_empty() {
+                return;
+            }
+            let nodes: Vec<Node> = known.values().flatten().copied().collect();
+            if let Err(errno) = kernel.prune(&nodes) {
+                tracing::debug!(%errno, "generations wait until the kernel forgets them");
+                return;
+            }
+            if !self.has_shrunk(&known) {
+                self.desk.wait_for_forget();
+                if !self.has_shrunk(&known) {
+                    return;
                 }
+            }
+        }
+    }
+
+    /// What the kernel knows of each generation that is to go.
+    fn known(&self) -> BTreeMap<GenerationKey, Vec<Node>> {
+        let mut known: BTreeMap<_, _> =
+            self.draining.keys().map(|key| (*key, Vec::new())).collect();
+        self.fs.table().sort_nodes(&mut known);
+        known
+    }
+
+    fn has_shrunk(&self, before: &BTreeMap<GenerationKey, Vec<Node>>) -> bool {
+        let now = self.known();
+        now.iter().any(|(key, now)| before.get(key).is_some_and(|then| now.len() < then.len()))
+    }
+
+    fn finish(&mut self, key: GenerationKey) {
+        let Some(gone) = self.draining.remove(&key) else { return };
+        match self.take_out(key) {
+            Drained::Yes(tree) => self.discarder.discard(tree, gone),
+            Drained::Already => gone(),
+            Drained::InUse => {
+                self.draining.insert(key, gone);
             }
         }
     }
@@ -245,59 +297,25 @@ impl Work {
         }
     }
 
-    /// Takes a generation away if the kernel uses nothing in it; whether it is gone.
-    fn drain(&self, key: GenerationKey) -> bool {
-        if !self.is_unused(key) {
-            return false;
-        }
-        let Some(tree) = self.fs.tree_of(key) else { return true };
+    /// Takes out the name and the tree of a generation that the kernel knows nothing of.
+    fn take_out(&self, key: GenerationKey) -> Drained {
+        let Some(tree) = self.fs.tree_of(key) else { return Drained::Already };
         let root = tree.root_node();
-        let Some(session) = self.fs.structure().parent(root) else { return true };
+        let Some(session) = self.fs.structure().parent(root) else { return Drained::Already };
         let number = self.fs.structure().number(session, root);
-        self.fs.structure().remove_child(session, root, false);
+        self.fs.structure().remove_child(session, root);
         // Someone may have walked in between the last look and the removal of the name.
-        if !self.fs.table().nodes_of(key).is_empty()
+        if self.fs.table().knows_any_of(key)
             && let Some(number) = number
         {
             self.fs.structure().add_generation(session, number, root);
-            return false;
+            return Drained::InUse;
         }
         if let Some(kernel) = self.fs.kernel() {
             expect_unknown(kernel.invalidate_listing(session));
         }
         self.fs.watch_forgets(key, false);
         self.fs.uproot(key);
-        drop(tree);
-        if let Err(error) = self.store.discard(key) {
-            tracing::error!(generation = key.get(), %error, "a discarded generation leaves files");
-        }
-        true
-    }
-
-    /// Has the kernel forget what it can of a generation; whether that was everything. Directories
-    /// can go only after what is in them, so it is asked again for as long as that helps.
-    fn is_unused(&self, key: GenerationKey) -> bool {
-        let mut known = self.fs.table().nodes_of(key);
-        if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
-            let all = tree.absent().take_all();
-            self.fs.forget_absences(&*kernel, &tree, &all);
-        }
-        while !known.is_empty() {
-            let Some(kernel) = self.fs.kernel() else { return false };
-            if let Err(errno) = kernel.prune(&known) {
-                tracing::debug!(%errno, "a generation waits until the kernel forgets it");
-                return false;
-            }
-            let mut left = self.fs.table().nodes_of(key);
-            if left.len() >= known.len() {
-                self.desk.wait_for_forget();
-                left = self.fs.table().nodes_of(key);
-                if left.len() >= known.len() {
-                    return false;
-                }
-            }
-            known = left;
-        }
-        true
+        Drained::Yes(tree)
     }
 }

@@ -57,6 +57,9 @@ pub enum StoreError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The limits are ones that the store can't have.
+    #[error("the store can't have these limits")]
+    Unfit,
     /// This kind of store can't hold a session to a limit.
     #[error("this store has no way to limit a session")]
     NoLimits,
@@ -116,12 +119,18 @@ impl Store {
         limits: Limits,
         ownership: Ownership,
     ) -> Result<Tree, StoreError> {
-        let (home, reuses_numbers) = match &self.0 {
-            Kind::Tmpfs => (tmpfs::make(limits)?, false),
+        let home = match &self.0 {
+            Kind::Tmpfs => tmpfs::make(limits)?,
             Kind::Dir(_) if !limits.is_unlimited() => return Err(StoreError::NoLimits),
-            Kind::Dir(base) => (dir::make(base, key)?, true),
+            Kind::Dir(base) => dir::make(base, key)?,
         };
-        Tree::plant(key, &home, reuses_numbers, ownership)
+        Tree::plant(key, &home, ownership).inspect_err(|error| {
+            // What is half made must not be in the way of the next try.
+            drop(home);
+            if let Err(left) = self.discard(key) {
+                tracing::error!(%error, %left, "a generation that could not be made leaves files");
+            }
+        })
     }
 
     /// Gives a generation other limits while it is in use.

@@ -113,9 +113,9 @@ impl Structure {
         true
     }
 
-    /// Takes a child away from a directory. A session's directory that somebody still has open
-    /// (`known`) goes on telling its attributes, without a name, until the kernel forgets it.
-    pub(crate) fn remove_child(&self, parent: Node, child: Node, known: bool) -> bool {
+    /// Takes a child away from a directory. A session's directory goes on telling its attributes,
+    /// without a name, until it is forgotten.
+    pub(crate) fn remove_child(&self, parent: Node, child: Node) -> bool {
         let now = self.clock.wall();
         let mut above = self.write();
         let Some(directory) = above.directories.get_mut(&parent) else { return false };
@@ -125,11 +125,8 @@ impl Structure {
             directory.offsets.remove(&name);
         }
         directory.touch(now);
-        match above.directories.get_mut(&child) {
-            Some(child) if known => child.removed = true,
-            _ => {
-                above.directories.remove(&child);
-            }
+        if let Some(child) = above.directories.get_mut(&child) {
+            child.removed = true;
         }
         drop(above);
         self.within.remove(&child);
@@ -307,7 +304,8 @@ mod tests {
     fn what_is_removed_is_gone_and_its_number_is_not_used_again() {
         let structure = structure();
         let first = structure.add_session(OsStr::new("aaaaaaaa"), OWNER).unwrap();
-        assert!(structure.remove_child(Node::ROOT, first, false));
+        assert!(structure.remove_child(Node::ROOT, first));
+        structure.forget(first);
         assert_eq!(structure.attributes(first), None);
         let second = structure.add_session(OsStr::new("aaaaaaaa"), OWNER).unwrap();
         assert_ne!(first, second);
@@ -317,7 +315,7 @@ mod tests {
     fn a_removed_session_tells_its_attributes_while_it_is_open() {
         let structure = structure();
         let session = structure.add_session(OsStr::new("aaaaaaaa"), OWNER).unwrap();
-        assert!(structure.remove_child(Node::ROOT, session, true));
+        assert!(structure.remove_child(Node::ROOT, session));
         assert_eq!(structure.child(Node::ROOT, OsStr::new("aaaaaaaa")), None);
         assert_eq!(structure.attributes(session).unwrap().links, 0);
         structure.forget(session);

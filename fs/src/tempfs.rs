@@ -21,6 +21,7 @@ use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
@@ -76,6 +77,8 @@ pub struct TempFs {
     structure: Structure,
     files: OpenFiles,
     kernel: RwLock<Option<Arc<dyn Kernel>>>,
+    /// Whether what is written lasts, so that synchronising it means something.
+    durable: AtomicBool,
     attendant: OnceLock<Arc<dyn Attendant>>,
     draining: RwLock<HashSet<GenerationKey>>,
     options: Options,
@@ -105,6 +108,7 @@ impl TempFs {
             structure: Structure::new(options.uid, options.gid, clock),
             files: OpenFiles::new(options.descriptors / 8),
             kernel: RwLock::new(None),
+            durable: AtomicBool::new(true),
             attendant: OnceLock::new(),
             draining: RwLock::default(),
             options,
@@ -114,6 +118,11 @@ impl TempFs {
     /// Gives the filesystem the connection that it is served on.
     pub fn connect(&self, kernel: Arc<dyn Kernel>) {
         *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Some(kernel);
+    }
+
+    /// Says whether what is written to the store lasts.
+    pub(crate) fn set_durable(&self, durable: bool) {
+        self.durable.store(durable, Ordering::Release);
     }
 
     /// The connection, where there is one.
@@ -217,8 +226,8 @@ fn check_name(name: &OsStr) -> Result<(), Error> {
 }
 
 /// A name as the kernel's calls want it.
-fn c_name(name: &OsStr) -> Result<CString, Error> {
-    CString::new(name.as_bytes()).map_err(|_| Error::Invalid)
+fn c_name(name: &OsStr) -> Result<CString, Errno> {
+    CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)
 }
 
 /// A path to an open descriptor, for calls that take no descriptor of this kind.

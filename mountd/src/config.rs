@@ -3,6 +3,7 @@
 //! Nothing is guessed: an unknown key or a bad value is a fault that names its place. It must never
 //! change anything at the paths that it names.
 
+mod file;
 mod value;
 
 use std::env;
@@ -255,7 +256,7 @@ fn read_file(
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Option<(PathBuf, String)>, Fault> {
     let Some(path) = file_path(host, variable) else { return Ok(None) };
-    match fs::read_to_string(&path) {
+    match file::read(&path) {
         Ok(text) => Ok(Some((path, text))),
         Err(error) => match error.kind() {
             // A home that others may not enter, as of a service's user, has no settings for us.

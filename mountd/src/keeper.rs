@@ -5,6 +5,7 @@
 
 mod ask;
 mod child;
+mod privilege;
 mod seat;
 mod signpost;
 mod store;
@@ -63,6 +64,7 @@ pub(crate) fn serve(
         announce(&Serving { mountpoint, socket, already: true });
         return Ok(());
     }
+    privilege::require_all(host)?;
     let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
         let socket = settings.socket.clone();
         announce(&Serving { mountpoint, socket, already: true });

@@ -56,7 +56,7 @@ impl Daemon {
     ///
     /// Where it doesn't.
     pub fn of(program: crate::command::Program) -> anyhow::Result<Self> {
-        let mut running = program.deadline(std::time::Duration::from_secs(300)).start()?;
+        let mut running = program.deadline(std::time::Duration::from_secs(1800)).start()?;
         let line = running.line().context("the daemon doesn't serve")?;
         let answer: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
         let path = |key: &str| answer[key].as_str().map(PathBuf::from);

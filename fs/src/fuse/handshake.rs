@@ -32,6 +32,7 @@ pub(super) fn agree(config: &mut KernelConfig) -> Features {
     let offered = config.capabilities();
     Features {
         passthrough: offered.contains(InitFlags::FUSE_PASSTHROUGH),
+        prunes: false,
         resend: offered.contains(InitFlags::FUSE_HAS_RESEND),
         minor: config.kernel_abi().1,
     }

@@ -4,13 +4,13 @@
 //! files: the kernel may need an answer from this filesystem before it has one for it.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fuser::BackingId;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
 use rustix::io::{Errno, write};
 
 use super::{Features, sys};
@@ -32,11 +32,17 @@ pub(super) struct Device {
     device: OwnedFd,
     features: Arc<OnceLock<Features>>,
     registers: AtomicBool,
+    told: AtomicBool,
 }
 
 impl Device {
     pub(super) fn new(device: OwnedFd) -> Self {
-        Self { device, features: Arc::new(OnceLock::new()), registers: AtomicBool::new(false) }
+        Self {
+            device,
+            features: Arc::new(OnceLock::new()),
+            registers: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+        }
     }
 
     /// Where the handshake leaves what the kernel offers.
@@ -44,16 +50,38 @@ impl Device {
         Arc::clone(&self.features)
     }
 
-    /// Finds out by trying whether files may be registered: the kernel may know how and still
-    /// refuse, since it wants `CAP_SYS_ADMIN` for it.
-    pub(super) fn probe(&self) {
-        let offered = self.features.get().is_some_and(|features| features.passthrough);
+    /// Finds out by trying what the kernel lets this process do on the connection. That it knows
+    /// how to pass files through isn't enough: it wants `CAP_SYS_ADMIN` for it.
+    pub(super) fn probe(&self) -> Features {
+        let offered = self.features.get().copied().unwrap_or_default();
         let tried = memfd_create("holdfast-probe", MemfdFlags::CLOEXEC).is_ok_and(|file| {
-            offered
-                && BackingId::create_raw(&self.device, &file)
-                    .is_ok_and(|backing| sys::close_backing(self.device.as_fd(), backing).is_ok())
+            let path = path_of(file.as_fd());
+            offered.passthrough
+                && path
+                    .and_then(|path| self.try_register(path.as_fd()))
+                    .is_ok_and(|id| sys::close_backing(self.device.as_fd(), id).is_ok())
         });
         self.registers.store(tried, Ordering::Release);
+        // The root is always in use.
+        let prunes = self.prune(&[Node::ROOT]).is_ok();
+        Features { passthrough: tried, prunes, ..offered }
+    }
+
+    /// Registers a file by a descriptor that only names it, or by a real one where the kernel wants
+    /// that (as before 6.18).
+    fn try_register(&self, file: BorrowedFd<'_>) -> Result<u32, Errno> {
+        let register = |file: BorrowedFd<'_>| {
+            BackingId::create_raw(&self.device, file)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        register(file).or_else(|errno| match errno {
+            Errno::BADF => {
+                let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                register(open(link, flags, Mode::empty())?.as_fd())
+            }
+            errno => Err(errno),
+        })
     }
 
     fn notify(&self, code: i32, body: &[u8]) -> Result<(), Errno> {
@@ -72,10 +100,11 @@ impl Kernel for Device {
         if !self.registers() {
             return Err(Errno::OPNOTSUPP);
         }
-        BackingId::create_raw(&self.device, file).map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            tracing::warn!(%errno, "the kernel doesn't pass this file through");
-            errno
+        self.try_register(file).inspect_err(|errno| {
+            // What one program can cause again and again is told once.
+            if !self.told.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%errno, "the kernel doesn't pass every file through");
+            }
         })
     }
 
@@ -119,4 +148,12 @@ impl Kernel for Device {
         body.extend_from_slice(&0_i64.to_ne_bytes());
         self.notify(INVALIDATE_INODE, &body)
     }
+}
+
+fn path_of(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    open(
+        format!("/proc/self/fd/{}", file.as_raw_fd()),
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }

@@ -22,6 +22,9 @@ const DIRECTORY: u32 = 4;
 /// Set while the inode is open through the page cache, which excludes passthrough.
 const CACHED: u32 = 8;
 
+/// Set while the inode waits among those whose registered file nobody uses.
+const QUEUED: u32 = 16;
+
 /// The record of one inode.
 #[repr(C, align(64))]
 pub(super) struct Record {
@@ -103,6 +106,13 @@ impl Record {
 
     pub(super) fn set_unlinked(&self) {
         self.set_flag(UNLINKED, true);
+    }
+
+    /// Whether it was set before.
+    pub(super) fn set_queued(&self, on: bool) -> bool {
+        let before = self.flag(QUEUED);
+        self.set_flag(QUEUED, on);
+        before
     }
 
     pub(super) fn is_cached(&self) -> bool {

@@ -104,12 +104,13 @@ fn the_page_cache_and_passthrough_are_never_mixed() {
 }
 
 #[test]
-fn a_number_that_the_store_uses_again_is_noticed() {
+fn a_file_that_is_used_again_and_again_stays_registered() {
     let table = table();
-    assert_eq!(table.named(node(5), &handle(1)), Named::Nothing);
     remember(&table, 5);
-    assert_eq!(table.named(node(5), &handle(1)), Named::This);
-    assert_eq!(table.named(node(5), &handle(2)), Named::Another);
+    for _ in 0..3 * IDLE_BACKINGS {
+        let open = open(&table, 5, Some(7));
+        assert_eq!(table.released(node(5), open.incarnation), None);
+    }
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! Names that the kernel was told are not there, and may remember.
 //!
 //! Each such memory keeps the directory's own, so that a generation could never go while the
-//! kernel remembers what is missing in it. It must never grow without bound.
+//! kernel remembers what is missing in it. It must never grow without bound: what is not noted
+//! here, the kernel is not told to remember.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::node::Node;
 
-/// Names that are remembered before the oldest are given up.
-const ENOUGH: usize = 8192;
+/// Names that are noted at the most.
+const ENOUGH: usize = 32 * 1024;
+
+/// After how many names that could not be noted it is looked again for room.
+const PATIENCE: usize = 1024;
 
 /// A name that isn't there.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -25,50 +29,36 @@ pub(crate) struct Absent(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
-    known: HashSet<Arc<Absence>>,
-    order: VecDeque<Arc<Absence>>,
+    noted: HashSet<Absence>,
+    refused: usize,
 }
 
 impl Absent {
-    /// Adds a name; whether there are so many now that some should be given up.
-    pub(crate) fn add(&self, parent: Node, name: &OsStr) -> bool {
-        let absence = Arc::new(Absence { parent, name: name.to_owned() });
+    /// Notes a name; whether it was, so that the kernel may remember it. Where there are too many,
+    /// those in directories that the kernel has forgotten make room.
+    pub(crate) fn add(&self, parent: Node, name: &OsStr, known: impl Fn(Node) -> bool) -> bool {
         let mut names = self.lock();
-        if names.known.insert(Arc::clone(&absence)) {
-            names.order.push_back(absence);
+        if names.noted.len() >= ENOUGH {
+            if names.refused.is_multiple_of(PATIENCE) {
+                names.noted.retain(|absence| known(absence.parent));
+            }
+            names.refused += 1;
+            if names.noted.len() >= ENOUGH {
+                return false;
+            }
+            names.refused = 0;
         }
-        names.order.len() > ENOUGH
-    }
-
-    /// Takes the oldest names out, if there are too many.
-    pub(crate) fn take_oldest(&self) -> Vec<Arc<Absence>> {
-        let mut names = self.lock();
-        let excess = match names.order.len() {
-            count if count > ENOUGH => count - ENOUGH / 4 * 3,
-            _ => 0,
-        };
-        names.take(excess)
+        names.noted.insert(Absence { parent, name: name.to_owned() });
+        true
     }
 
     /// Takes all names out.
-    pub(crate) fn take_all(&self) -> Vec<Arc<Absence>> {
-        let mut names = self.lock();
-        let all = names.order.len();
-        names.take(all)
+    pub(crate) fn take_all(&self) -> HashSet<Absence> {
+        std::mem::take(&mut self.lock().noted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Names {
-    fn take(&mut self, count: usize) -> Vec<Arc<Absence>> {
-        let taken: Vec<_> = self.order.drain(..count).collect();
-        for absence in &taken {
-            self.known.remove(absence);
-        }
-        taken
     }
 }
 
@@ -77,17 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_remembered_once_and_the_oldest_go_first() {
+    fn names_are_noted_within_bounds() {
         let absent = Absent::default();
+        let note = |number: usize, known: bool| {
+            absent.add(Node::ROOT, OsStr::new(&number.to_string()), |_| known)
+        };
         for number in 0..ENOUGH {
-            assert!(!absent.add(Node::ROOT, OsStr::new(&number.to_string())));
+            assert!(note(number, true));
         }
-        assert!(!absent.add(Node::ROOT, OsStr::new("0")));
-        assert!(absent.take_oldest().is_empty());
-        assert!(absent.add(Node::ROOT, OsStr::new("one more")));
-        let taken = absent.take_oldest();
-        assert_eq!(taken.len(), ENOUGH / 4 + 1);
-        assert_eq!(taken[0].name, "0");
-        assert_eq!(absent.take_all().len(), ENOUGH / 4 * 3);
+        for number in 0..PATIENCE {
+            assert!(!note(ENOUGH + number, true));
+        }
+        // Now the directory is forgotten, and its names with it.
+        assert!(note(0, false));
+        assert_eq!(absent.take_all().len(), 1);
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
 use rustix::io::Errno;
 
 use super::{StoreError, discard::empty, refused};
@@ -40,7 +40,10 @@ fn number(name: &CStr) -> Option<u32> {
 pub(super) fn make(base: &OwnedFd, key: GenerationKey) -> Result<OwnedFd, StoreError> {
     let name = key.get().to_string();
     mkdirat(base, &name, Mode::RWXU).map_err(refused("making the generation's directory"))?;
-    open(base, &name).map_err(refused("opening the generation's directory"))
+    open(base, &name).map_err(refused("opening the generation's directory")).inspect_err(|_| {
+        // It is empty, and nobody knows of it.
+        let _ = unlinkat(base, &name, AtFlags::REMOVEDIR);
+    })
 }
 
 pub(super) fn discard(base: &OwnedFd, key: GenerationKey) -> Result<(), StoreError> {
@@ -51,6 +54,6 @@ pub(super) fn discard(base: &OwnedFd, key: GenerationKey) -> Result<(), StoreErr
         Err(errno) => return Err(refused("opening what is to be discarded")(errno)),
     };
     empty(&directory).map_err(refused("discarding files"))?;
-    rustix::fs::unlinkat(base, &name, rustix::fs::AtFlags::REMOVEDIR)
+    unlinkat(base, &name, AtFlags::REMOVEDIR)
         .map_err(refused("removing the generation's directory"))
 }

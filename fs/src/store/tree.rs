@@ -2,9 +2,7 @@
 //!
 //! It must never be reached by a path; its one descriptor is all that keeps it.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, chmodat, chownat, fchmod, fstatvfs,
@@ -13,10 +11,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::absent::Absent;
+use super::tmpfs::OWN_INODES;
 use super::{Ownership, StoreError, refused};
 use crate::node::{GenerationKey, Node};
 use crate::registry::Usage;
-use crate::sys::{FileHandle, name_to_handle, open_by_handle};
+use crate::sys::{name_to_handle, open_by_handle};
 
 /// A generation's files.
 #[derive(Debug)]
@@ -25,17 +24,7 @@ pub struct Tree {
     root: OwnedFd,
     root_node: Node,
     handles: bool,
-    reuses_numbers: bool,
-    renumbered: Mutex<Renumbered>,
     absent: Absent,
-}
-
-/// Inodes whose number had to be another than the store's, because the kernel still held the
-/// number for an inode that is gone, or because it was too large.
-#[derive(Debug, Default)]
-struct Renumbered {
-    nodes: HashMap<FileHandle, Node>,
-    given: u64,
 }
 
 impl Tree {
@@ -43,7 +32,6 @@ impl Tree {
     pub(super) fn plant(
         key: GenerationKey,
         home: impl AsFd,
-        reuses_numbers: bool,
         ownership: Ownership,
     ) -> Result<Self, StoreError> {
         mkdirat(&home, "tree", Mode::RWXU).map_err(refused("making the tree"))?;
@@ -61,9 +49,7 @@ impl Tree {
             key,
             handles: Self::tries_handles(root.as_fd()),
             root,
-            reuses_numbers,
             root_node: Node::new(key, inode).ok_or(StoreError::InodeTooLarge(inode))?,
-            renumbered: Mutex::default(),
             absent: Absent::default(),
         };
         tree.own(tree.root.as_fd(), "", ownership)?;
@@ -137,11 +123,6 @@ impl Tree {
         self.handles
     }
 
-    /// Whether the store gives the number of an inode that is gone to another one.
-    pub(crate) const fn reuses_numbers(&self) -> bool {
-        self.reuses_numbers
-    }
-
     /// The directory that the tree stands in.
     pub(super) fn home(&self) -> Result<OwnedFd, StoreError> {
         openat(&self.root, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -153,6 +134,11 @@ impl Tree {
         fstatvfs(&self.root)
     }
 
+    /// Whether the store has no inode left for it.
+    pub(crate) fn has_no_inodes(&self) -> bool {
+        self.statistics().is_ok_and(|statistics| statistics.f_ffree == 0)
+    }
+
     /// What the tree uses, where it has a filesystem of its own.
     ///
     /// # Errors
@@ -161,7 +147,10 @@ impl Tree {
         let statistics = self.statistics().map_err(refused("asking for the room used"))?;
         Ok(Usage {
             bytes: statistics.f_blocks.saturating_sub(statistics.f_bfree) * statistics.f_frsize,
-            inodes: statistics.f_files.saturating_sub(statistics.f_ffree),
+            inodes: statistics
+                .f_files
+                .saturating_sub(statistics.f_ffree)
+                .saturating_sub(OWN_INODES),
         })
     }
 
@@ -170,43 +159,9 @@ impl Tree {
         &self.absent
     }
 
-    /// The node of an inode whose number in the store serves.
+    /// The node of an inode. The store may give the number of an inode that is gone to another one;
+    /// an inode that has lost its name is kept for as long as the kernel knows its number.
     pub(crate) fn node(&self, inode: u64) -> Option<Node> {
         Node::new(self.key, inode)
-    }
-
-    /// The node of an inode that was given another number, if it was.
-    pub(crate) fn renumbered(&self, handle: &FileHandle) -> Option<Node> {
-        self.lock().nodes.get(handle).copied()
-    }
-
-    /// Gives an inode a number of its own, from the far end of those that the store uses.
-    pub(crate) fn renumber(&self, handle: &FileHandle) -> Option<Node> {
-        let mut renumbered = self.lock();
-        if let Some(node) = renumbered.nodes.get(handle) {
-            return Some(*node);
-        }
-        renumbered.given += 1;
-        let node = Node::new(self.key, Node::LAST_INODE - renumbered.given)?;
-        renumbered.nodes.insert(*handle, node);
-        Some(node)
-    }
-
-    /// Forgets a number that was given to an inode whose last name is gone.
-    pub(crate) fn release_number_of(&self, inode: BorrowedFd<'_>) {
-        if self.has_renumbered()
-            && let Ok(handle) = name_to_handle(inode, c"", AtFlags::EMPTY_PATH)
-        {
-            self.lock().nodes.remove(&handle);
-        }
-    }
-
-    /// Whether any inode has another number than the store's.
-    pub(crate) fn has_renumbered(&self) -> bool {
-        !self.lock().nodes.is_empty()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Renumbered> {
-        self.renumbered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -59,7 +59,25 @@ impl Changes {
     }
 }
 
+/// Of what the set-group-id bit goes with a change by someone outside the group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kinds {
+    /// Of everything but directories, as with a change of contents or owner.
+    Files,
+    /// Of directories too, as with a change of the mode or of the ACL.
+    All,
+}
+
 impl TempFs {
+    /// From this many bytes on it takes the store a noticeable time to fill or empty a file.
+    pub const LARGE: u64 = 64 << 20;
+
+    /// Whether emptying an inode takes the store a noticeable time.
+    #[must_use]
+    pub fn is_large(&self, node: Node) -> bool {
+        self.attributes(node).is_ok_and(|attributes| attributes.blocks * 512 > Self::LARGE)
+    }
+
     /// The attributes of an inode.
     ///
     /// # Errors
@@ -103,7 +121,7 @@ impl TempFs {
         }
         if changes.uid.is_some() || changes.gid.is_some() {
             // By the group that the file has, not by the one that it gets.
-            self.drop_foreign_group(caller, &path)?;
+            self.drop_foreign_group(caller, &path, Kinds::Files)?;
             let uid = changes.uid.map(Uid::from_raw);
             let gid = changes.gid.map(Gid::from_raw);
             chownat(&path, "", uid, gid, AtFlags::EMPTY_PATH)?;
@@ -174,19 +192,24 @@ impl TempFs {
             return Ok(());
         }
         chownat(path, "", None, None, AtFlags::EMPTY_PATH)?;
-        self.drop_foreign_group(caller, path)
+        self.drop_foreign_group(caller, path, Kinds::Files)
     }
 
     /// Without group execution the set-group-id bit stays, except where someone outside the group
     /// changes the file. Only the kernel knows the caller's groups; it doesn't send them along.
-    pub(super) fn drop_foreign_group(&self, caller: &Caller, path: &OwnedFd) -> Result<(), Error> {
+    pub(super) fn drop_foreign_group(
+        &self,
+        caller: &Caller,
+        path: &OwnedFd,
+        kinds: Kinds,
+    ) -> Result<(), Error> {
         if caller.uid == 0 {
             return Ok(());
         }
         let present = Attributes::from_statx(Node::ROOT, &stat(path.as_fd(), OsStr::new(""))?);
         let permissions = present.permissions;
         if permissions & SET_GROUP_ID != 0
-            && !present.is_directory()
+            && (kinds == Kinds::All || !present.is_directory())
             && !caller.is_in_group(present.gid)
         {
             let mode = Mode::from_raw_mode((permissions & !SET_GROUP_ID).into());

@@ -90,20 +90,9 @@ impl TempFs {
         );
         let file = match made {
             Ok(file) => file,
-            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
-                let attributes = self.enter(&tree, directory.as_fd(), new.name)?;
-                if attributes.kind != FileType::RegularFile {
-                    self.forget(attributes.node, 1);
-                    return Err(Errno::EXIST.into());
-                }
-                return match self.open(&new.caller, attributes.node, flags) {
-                    Ok(open) => Ok((attributes, open)),
-                    Err(error) => {
-                        self.forget(attributes.node, 1);
-                        Err(error)
-                    }
-                };
-            }
+            // The kernel asks for a file to be made only where it knows of none. It checked nobody's
+            // right to open this one: it has to look again.
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => return Err(Errno::STALE.into()),
             Err(errno) => return Err(errno.into()),
         };
         let statx = stat(file.as_fd(), OsStr::new(""))?;
@@ -134,11 +123,11 @@ impl TempFs {
         let (tree, directory) = self.place(parent, name)?;
         let path = self.path(&tree, node)?;
         linkat(CWD, link_to(&path), &directory, name, AtFlags::SYMLINK_FOLLOW)?;
-        let statx = stat(path.as_fd(), OsStr::new(""))?;
-        if !self.table.remember_again(node) {
-            return Err(Error::Forgotten);
-        }
-        Ok(Attributes::from_statx(node, &statx))
+        let entered = stat(path.as_fd(), OsStr::new("")).map_err(Error::from).and_then(|statx| {
+            let known = self.table.remember_again(node);
+            known.then(|| Attributes::from_statx(node, &statx)).ok_or(Error::Forgotten)
+        });
+        undo_unless(entered, &directory, name, AtFlags::empty())
     }
 
     /// The directory that something is made in, by a thread that now has the caller's identity.

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{
     FallocateFlags, IFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fsync, ioctl_getflags,
@@ -14,6 +15,10 @@ use super::files::Access;
 use super::{Caller, TempFs};
 use crate::error::Error;
 use crate::node::Node;
+
+/// Bytes that one request copies at the most: a caller goes on where it ended, and others have
+/// their turn meanwhile.
+const COPIED_AT_ONCE: usize = 16 << 20;
 
 impl TempFs {
     /// Reads.
@@ -90,15 +95,18 @@ impl TempFs {
         let tree = self.tree(from)?;
         let source = self.file(&tree, from, Access::Read)?;
         let target = self.file(&tree, to, Access::Write)?;
-        let length = length.min(i32::MAX as usize & !4095);
+        let length = length.min(COPIED_AT_ONCE);
         Ok(copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), length)?)
     }
 
     /// Has the store write a file, or a directory, to where it lasts.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; `ENOSYS` where nothing lasts, upon which the kernel doesn't ask again.
     pub fn synchronise(&self, node: Node, data_only: bool) -> Result<(), Error> {
+        if !self.durable.load(Ordering::Acquire) {
+            return Err(Errno::NOSYS.into());
+        }
         if node.is_above_generations() {
             return Ok(());
         }

@@ -123,9 +123,15 @@ impl TempFs {
             seek(&directory, SeekFrom::Start(offset))?;
         }
         let mut buffer = Vec::with_capacity(BUFFER);
+        let mut taken = false;
         let mut lines = RawDir::new(&directory, buffer.spare_capacity_mut());
         while let Some(line) = lines.next() {
-            let line = line?;
+            let line = match line {
+                Ok(line) => line,
+                // What was taken counts as looked up; the kernel must hear of it.
+                Err(_) if taken => break,
+                Err(errno) => return Err(errno.into()),
+            };
             let name = OsStr::from_bytes(line.file_name().to_bytes());
             let is_dot = name == "." || name == "..";
             let shown = match name.as_bytes() {
@@ -144,6 +150,7 @@ impl TempFs {
                 if !listing.add(&entry) {
                     break;
                 }
+                taken = true;
                 continue;
             }
             if is_dot {
@@ -151,11 +158,13 @@ impl TempFs {
                 if !listing.add_with(&entry, &own) {
                     break;
                 }
+                taken = true;
                 continue;
             }
             let looked_up = match self.enter(&tree, path.as_fd(), name) {
                 Ok(looked_up) => looked_up,
                 Err(Error::Store(Errno::NOENT)) => continue,
+                Err(_) if taken => break,
                 Err(error) => return Err(error),
             };
             let entry = DirectoryEntry { node: looked_up.node, ..entry };
@@ -163,6 +172,7 @@ impl TempFs {
                 self.forget(looked_up.node, 1);
                 break;
             }
+            taken = true;
         }
         Ok(())
     }

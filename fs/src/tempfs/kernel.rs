@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use crate::node::{GenerationKey, Node};
+use crate::node::Node;
 
 /// What the filesystem asks of the kernel on its own account.
 pub trait Kernel: Send + Sync {
@@ -49,9 +49,6 @@ pub trait Kernel: Send + Sync {
 pub(crate) trait Attendant: Send + Sync {
     /// More descriptors are held for inodes than should be; the kernel may be able to forget some.
     fn descriptors_short(&self);
-
-    /// The kernel remembers too many names of a generation that are not there.
-    fn names_many(&self, key: GenerationKey);
 
     /// The kernel has forgotten an inode of a generation that is to go.
     fn forgotten(&self);

@@ -1,8 +1,8 @@
 //! Names to inodes, and the end of the kernel's interest in them.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::{Kernel, TempFs, c_name, check_name, expect_unknown};
 use crate::attributes::Attributes;
 use crate::error::Error;
-use crate::inode_table::{Named, Reach};
+use crate::inode_table::Reach;
 use crate::node::Node;
 use crate::store::{Absence, Tree};
 use crate::sys::{FileHandle, name_to_handle};
@@ -41,21 +41,26 @@ impl TempFs {
         match self.enter(&tree, directory.as_fd(), name) {
             Ok(attributes) => Ok(Found::Inode(attributes)),
             Err(Error::Store(Errno::NOENT)) => {
-                if tree.absent().add(parent, name)
-                    && let Some(attendant) = self.attendant.get()
-                {
-                    attendant.names_many(tree.key());
+                let known = |parent| self.table.knows(parent);
+                if tree.absent().add(parent, name, known) {
+                    Ok(Found::Nothing)
+                } else {
+                    Err(Error::NoEntry)
                 }
-                Ok(Found::Nothing)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Has the kernel give up what it remembers of names that are not there. A name that has come
-    /// into being since is left alone: something may be mounted on it. Never from a thread that
-    /// serves.
-    pub(crate) fn forget_absences(&self, kernel: &dyn Kernel, tree: &Tree, names: &[Arc<Absence>]) {
+    /// Has the kernel give up what it remembers of names that are not there, in a generation that
+    /// is to go. A name that has come into being since is left alone: something may be mounted on
+    /// it. Never from a thread that serves.
+    pub(crate) fn forget_absences(
+        &self,
+        kernel: &dyn Kernel,
+        tree: &Tree,
+        names: &HashSet<Absence>,
+    ) {
         for absence in names {
             if !self.table.knows(absence.parent) {
                 continue;
@@ -100,62 +105,20 @@ impl TempFs {
         name: &OsStr,
         statx: &Statx,
     ) -> Result<Attributes, Error> {
-        let is_directory = Attributes::from_statx(Node::ROOT, statx).is_directory();
-        let node = if tree.has_handles() {
-            let handle = match self.settled_node(tree, statx.stx_ino) {
-                Some(node) if self.table.remember_again(node) => {
-                    return Ok(Attributes::from_statx(node, statx));
-                }
-                _ => handle_of(directory, name)?,
-            };
-            let node = self.number(tree, statx.stx_ino, &handle)?;
-            self.table.remember(node, is_directory, || Ok(Some(Reach::Handle(handle))))?;
-            node
-        } else {
-            let node = tree.node(statx.stx_ino).ok_or(Error::Store(Errno::OVERFLOW))?;
-            self.table.remember(node, is_directory, || {
-                Ok(Some(Reach::Descriptor(path_of(directory, name)?)))
-            })?;
-            self.relieve();
-            node
-        };
+        let node = tree.node(statx.stx_ino).ok_or(Error::Store(Errno::OVERFLOW))?;
+        if self.table.remember_again(node) {
+            return Ok(Attributes::from_statx(node, statx));
+        }
+        let is_directory = Attributes::from_statx(node, statx).is_directory();
+        self.table.remember(node, is_directory, || {
+            Ok(Some(if tree.has_handles() {
+                Reach::Handle(handle_of(directory, name)?)
+            } else {
+                Reach::Descriptor(path_of(directory, name)?)
+            }))
+        })?;
+        self.relieve();
         Ok(Attributes::from_statx(node, statx))
-    }
-
-    /// The node of an inode number where the store never uses a number twice.
-    fn settled_node(&self, tree: &Tree, inode: u64) -> Option<Node> {
-        if tree.reuses_numbers() { None } else { tree.node(inode) }
-    }
-
-    /// The node of an inode: its own number's, unless the kernel still has that for an inode
-    /// which is gone.
-    fn number(&self, tree: &Tree, inode: u64, handle: &FileHandle) -> Result<Node, Error> {
-        if tree.reuses_numbers()
-            && let Some(node) = tree.renumbered(handle)
-        {
-            return Ok(node);
-        }
-        let own = tree.node(inode).filter(|node| match self.table.named(*node, handle) {
-            Named::Nothing | Named::This => true,
-            Named::Another => false,
-        });
-        own.or_else(|| tree.renumber(handle)).ok_or(Error::Store(Errno::OVERFLOW))
-    }
-
-    /// The node that an inode of a tree has, if the kernel may know it.
-    pub(super) fn node_of(
-        &self,
-        tree: &Tree,
-        path: BorrowedFd<'_>,
-        inode: u64,
-    ) -> Result<Option<Node>, Error> {
-        if tree.reuses_numbers() && tree.has_handles() && tree.has_renumbered() {
-            let handle = handle_of(path, OsStr::new(""))?;
-            if let Some(node) = tree.renumbered(&handle) {
-                return Ok(Some(node));
-            }
-        }
-        Ok(tree.node(inode))
     }
 
     /// Takes look-ups back that the kernel no longer needs.
@@ -196,8 +159,8 @@ pub(super) fn stat(directory: BorrowedFd<'_>, name: &OsStr) -> Result<Statx, Err
 }
 
 /// The handle of a name; the empty name is the descriptor's own inode.
-fn handle_of(directory: BorrowedFd<'_>, name: &OsStr) -> Result<FileHandle, Error> {
-    Ok(name_to_handle(directory, &c_name(name)?, AtFlags::EMPTY_PATH)?)
+fn handle_of(directory: BorrowedFd<'_>, name: &OsStr) -> Result<FileHandle, Errno> {
+    name_to_handle(directory, &c_name(name)?, AtFlags::EMPTY_PATH)
 }
 
 /// A descriptor that names an inode and does nothing else.

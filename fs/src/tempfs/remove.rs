@@ -14,6 +14,9 @@ use crate::node::Node;
 use crate::store::Tree;
 
 /// An inode that is about to lose a name.
+///
+/// What is known of it here stays true until the name is gone: the kernel holds the locks of the
+/// directory and of the inode over the whole request, so nothing can be linked or renamed meanwhile.
 pub(super) struct Victim {
     node: Option<Node>,
     inode: u64,
@@ -52,7 +55,7 @@ impl TempFs {
         let (tree, directory) = self.place(parent, name)?;
         let victim = self.victim(&tree, parent, &directory, name)?;
         unlinkat(&directory, name, flags)?;
-        self.bury(&tree, victim);
+        self.bury(victim);
         Ok(())
     }
 
@@ -75,7 +78,7 @@ impl TempFs {
     ) -> Result<Victim, Error> {
         let path = path_of(directory.as_fd(), name)?;
         let statx = stat(path.as_fd(), OsStr::new(""))?;
-        let node = self.node_of(tree, path.as_fd(), statx.stx_ino)?;
+        let node = tree.node(statx.stx_ino);
         if parent == tree.root_node() && node.is_some_and(|node| self.structure.is_structural(node))
         {
             return Err(Error::Structural);
@@ -87,9 +90,8 @@ impl TempFs {
 
     /// Sees to an inode that has lost a name: without any name it is kept for as long as the
     /// kernel knows it, and what is registered for it ends with its last open.
-    pub(super) fn bury(&self, tree: &Tree, victim: Victim) {
+    pub(super) fn bury(&self, victim: Victim) {
         let Some(node) = victim.node.filter(|_| victim.last_name) else { return };
-        tree.release_number_of(victim.path.as_fd());
         self.table.keep_unlinked(node, Arc::new(victim.path));
         if self.table.opens(node) == 0 {
             self.files.forget(node);

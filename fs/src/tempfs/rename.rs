@@ -69,7 +69,7 @@ impl TempFs {
             && !same
             && !flags.contains(RenameFlags::EXCHANGE)
         {
-            self.bury(&tree, victim);
+            self.bury(victim);
         }
         Ok(())
     }

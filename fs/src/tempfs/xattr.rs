@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 
+use super::attributes::Kinds;
 use super::{Caller, TempFs, link_to};
 use crate::error::Error;
 use crate::node::Node;
@@ -74,7 +75,7 @@ impl TempFs {
         let path = self.path_of_node(node)?;
         setxattr(link_to(&path), name, value, XattrFlags::from_bits_retain(flags))?;
         if name.as_bytes() == ACCESS_LIST {
-            self.drop_foreign_group(caller, &path)?;
+            self.drop_foreign_group(caller, &path, Kinds::All)?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Signpost {
     fn try_put(host: Host, at: &Path, socket: &Path) -> Result<Self, String> {
         let failed = |problem: Problem| format!("{problem:?}");
         let above = Place::of(at.parent().unwrap_or(at)).map_err(failed)?;
-        above.refuse_writable_parent().map_err(failed)?;
+        above.refuse_writable_parent(host.uid).map_err(failed)?;
         let wanted = Wanted { owner: host.uid, mode: 0o700, empty: false };
         let found = above.find_or_make(wanted).map_err(failed)?;
         // Nobody else has a reason to make it, so one that was left behind goes too.

@@ -22,6 +22,11 @@ pub(super) fn lost(
             "data-passthrough",
             if privileged { "the kernel doesn't grant it" } else { no_privilege },
         ),
+        (
+            features.prunes,
+            "prompt-discard",
+            "the kernel can't be asked to forget, so that what was used is discarded when it does",
+        ),
         (features.resend, "restart-unnoticed", "the kernel doesn't ask again what went unanswered"),
         (reads_all, "unreadable-files", "the host refuses user namespaces"),
         (
@@ -41,7 +46,7 @@ mod tests {
     use super::*;
 
     fn names(privileged: bool, reads_all: bool, store: &Store) -> Vec<String> {
-        let features = Features { passthrough: privileged, resend: true, minor: 45 };
+        let features = Features { passthrough: privileged, prunes: true, resend: true, minor: 45 };
         lost(features, privileged, reads_all, store).into_iter().map(|(name, _)| name).collect()
     }
 

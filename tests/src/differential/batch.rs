@@ -46,7 +46,7 @@ impl Words {
             "cast",
             "mutation",
             "unprivileged",
-            "ids",
+            "looks",
         ];
         let mut words = HashMap::new();
         for argument in arguments {
@@ -121,7 +121,7 @@ fn one(words: &Words) -> anyhow::Result<Verdict> {
         reference: words.get::<PathBuf>("reference")?.context("a reference is needed")?,
         rules,
         mutation: words.get("mutation")?,
-        looks: None,
+        looks: words.get("looks")?.map(|steps| (steps, false)),
     };
     run_and_shrink(recipe, &sequence(recipe), &setting)
 }

@@ -77,13 +77,21 @@ impl Comparison {
                 inode.is_some_and(|inode| self.restless.contains(&inode))
             }
             // What is written behind the end of a file, into its last page, may show when the file
-            // gets longer, or not.
+            // gets longer, or not. And the server writes the pages back in its own name, so that
+            // the store takes set-id bits away.
             Operation::MapWrite { map, offset, data } => {
                 let end = i64::try_from(offset + data.length).unwrap_or(i64::MAX);
-                reference.mapped_file(*map).is_ok_and(|file| end > file.size)
+                let differs = |file: Attributes| end > file.size || file.mode & 0o6000 != 0;
+                reference.mapped_file(*map).is_ok_and(differs)
             }
             _ => false,
         }
+    }
+
+    /// Whether the subject has a page cache of its own for what is mapped.
+    #[must_use]
+    pub fn has_a_cache_between(&self) -> bool {
+        !self.rules.holes_of_mapped_files
     }
 
     /// Takes note of what an operation, now carried out, does to times outside the rules.

@@ -43,6 +43,16 @@ pub fn is_unavoidable(operation: &Operation, keeps: bool, reference: &Place) -> 
     }
 }
 
+/// The object whose mode the kernel doesn't know after this call until somebody asks for it: it
+/// takes set-id bits away, or doesn't, by the mode that it knew before the ACL changed it.
+#[must_use]
+pub fn has_stale_mode(operation: &Operation) -> Option<&Target> {
+    match operation {
+        Operation::SetXattr { target, name: "system.posix_acl_access", .. } => Some(target),
+        _ => None,
+    }
+}
+
 fn stays_with_bits(file: Attributes, length: u64) -> bool {
     file.mode & SET_ID != 0 && file.size.cast_unsigned() == length
 }

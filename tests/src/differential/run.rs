@@ -15,7 +15,7 @@ use super::compare::{Comparison, Difference, Rules};
 use super::coverage::Coverage;
 use super::execute::Place;
 use super::generate::Recipe;
-use super::known::is_unavoidable;
+use super::known::{has_stale_mode, is_unavoidable};
 use super::mutation::Mutation;
 use super::observe::{Observation, Spot, observe, spots};
 use super::operation::{Actor, Operation, Step};
@@ -83,11 +83,12 @@ pub fn run_and_shrink(
     let mut verdict = run(recipe, steps, setting)?;
     let Some(mismatch) = &mut verdict.mismatch else { return Ok(verdict) };
     let until = Instant::now() + SHRINKING;
-    // Where a look after each step shows it too, that is shorter, and needs no waiting.
+    // A look after each step names the culprit, and needs no waiting.
     let mut setting = setting.clone();
     setting.looks = Some((1, false));
-    if run(recipe, steps, &setting)?.mismatch.is_none_or(|it| it.operation != mismatch.operation) {
-        setting.looks = None;
+    match run(recipe, steps, &setting)?.mismatch {
+        Some(earlier) => *mismatch = earlier,
+        None => setting.looks = None,
     }
     let end = steps.len().min(mismatch.step + 1);
     let mut shortest = steps[..end].to_vec();
@@ -173,8 +174,13 @@ impl Runner {
     ) -> anyhow::Result<Self> {
         let (subject, reference) = (Place::at(subject.inner())?, Place::at(reference.inner())?);
         // Waiting for the clock between any two steps takes seconds; so it's for some sequences.
-        let kinds = [(1, true), (1, false), (3, false), (20, false), (1, false), (3, false)];
-        let kind = kinds[usize::try_from(recipe.seed % 6)?];
+        let kinds = [(1, true), (1, false), (3, false), (20, false)];
+        let kind = match recipe.seed % 12 {
+            0 => kinds[0],
+            1..6 => kinds[1],
+            6..9 => kinds[2],
+            _ => kinds[3],
+        };
         let (looks_every, ticks) = setting.looks.unwrap_or(kind);
         let mut rules = setting.rules;
         rules.time_relations = rules.time_relations && ticks;
@@ -208,6 +214,7 @@ impl Runner {
         let reference = self.reference.execute(operation);
         let wrong = self.mutation.map(|mutation| mutation.of(operation));
         let subject = self.subject.execute(wrong.as_ref().unwrap_or(operation));
+        self.settle(operation);
         if let Err(error) = self.actors.become_actor(Actor::Starter) {
             return Some(format!("step {number}, {step:?}: {error:#}"));
         }
@@ -223,6 +230,20 @@ impl Runner {
              {difference}",
             step.actor
         ))
+    }
+
+    /// Brings about now what the kernel would do at some time.
+    fn settle(&mut self, operation: &Operation) {
+        if let Some(target) = has_stale_mode(operation) {
+            let _ = self.subject.attributes(target);
+        }
+        if let Operation::MapWrite { map, .. } = operation
+            && self.comparison.has_a_cache_between()
+        {
+            for place in [&mut self.subject, &mut self.reference] {
+                drop(place.execute(&Operation::MapSync { map: *map }));
+            }
+        }
     }
 
     /// What concerns the process or the kernel as a whole.
