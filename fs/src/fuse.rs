@@ -6,7 +6,9 @@
 mod adapter;
 mod counts;
 mod handshake;
+mod ioctl;
 mod kernel;
+mod lane;
 mod reply;
 mod sys;
 mod translate;
@@ -50,7 +52,7 @@ impl Connection {
     pub fn open(device: OwnedFd, fs: Arc<TempFs>, threads: usize) -> io::Result<Self> {
         let kernel = Arc::new(Device::new(device.try_clone()?));
         let counts = Arc::new(Counts::default());
-        let adapter = Adapter::new(Arc::clone(&fs), Arc::clone(&counts), kernel.features());
+        let adapter = Adapter::new(Arc::clone(&fs), Arc::clone(&counts), kernel.features())?;
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.n_threads = Some(threads.max(1));

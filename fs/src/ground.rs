@@ -96,7 +96,13 @@ impl Ground for StoreGround {
     ) -> Result<u64, GroundError> {
         let tree = self.tree(key)?;
         let name = lease.to_string();
-        let node = tree.make_directory(&name, ownership(owner, 0o700, 0o1777))?;
+        let made = tree.make_directory(&name, ownership(owner, 0o700, 0o1777));
+        let node = made.map_err(|error| match error {
+            StoreError::Refused { errno: Errno::NOSPC, .. } if tree.has_no_inodes() => {
+                GroundError::OutOfInodes
+            }
+            error => error.into(),
+        })?;
         self.fs.structure().protect(node, tree.root_node());
         // Nobody can have asked for the name before it was drawn, so the kernel doesn't take it
         // for missing; and it is never told anything about names in a live generation.
@@ -160,6 +166,7 @@ impl From<StoreError> for GroundError {
             StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
             StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
             StoreError::Refused { step, errno } => Self::Refused { step, errno },
+            StoreError::Unfit => Self::Unfit,
             StoreError::NoLimits => Self::NotSupported("a limit for a session"),
             StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }

@@ -8,7 +8,7 @@ mod descriptors;
 mod record;
 mod sys;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -313,13 +313,19 @@ impl InodeTable {
         self.with(node, |record| record.opens.load(Ordering::Acquire)).unwrap_or(0)
     }
 
-    /// All nodes of a generation that the kernel knows.
-    pub(crate) fn nodes_of(&self, generation: GenerationKey) -> Vec<Node> {
-        self.index
-            .iter()
-            .map(|entry| Node::from_raw(*entry.key()))
-            .filter(|node| node.generation() == generation)
-            .collect()
+    /// Adds to each of these generations the nodes of it that the kernel knows.
+    pub(crate) fn sort_nodes(&self, generations: &mut BTreeMap<GenerationKey, Vec<Node>>) {
+        for entry in &self.index {
+            let node = Node::from_raw(*entry.key());
+            if let Some(nodes) = generations.get_mut(&node.generation()) {
+                nodes.push(node);
+            }
+        }
+    }
+
+    /// Whether the kernel knows anything of a generation.
+    pub(crate) fn knows_any_of(&self, generation: GenerationKey) -> bool {
+        self.index.iter().any(|entry| Node::from_raw(*entry.key()).generation() == generation)
     }
 
     /// Whether so many descriptors are held that some should go.

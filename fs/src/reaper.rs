@@ -32,6 +32,10 @@ const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration
 /// makes the kernel forget something all the time.
 const PACE: Duration = Duration::from_millis(200);
 
+/// How often the kernel is asked at the most before something else has its turn; a tree that is
+/// deeper goes with the next pass.
+const ROUNDS: usize = 64;
+
 /// What the thread is asked to do.
 #[derive(Default)]
 struct Inbox {
@@ -216,14 +220,63 @@ impl Work {
             for (session, name) in inbox.lower {
                 self.lower(session, &name);
             }
-            for (key, gone) in std::mem::take(&mut self.draining) {
-                match self.drain(key) {
-                    Drained::Yes(tree) => self.discarder.discard(tree, gone),
-                    Drained::Already => gone(),
-                    Drained::InUse => {
-                        self.draining.insert(key, gone);
-                    }
+            self.pass();
+        }
+    }
+
+    /// Looks at all generations that are to go, and lets those go that the kernel doesn't use.
+    /// Directories can go only after what is in them, so the kernel is asked again for as long as
+    /// that helps; and it is waited for once for all of them, so that nobody's generations in use
+    /// hold up another's.
+    fn pass(&mut self) {
+        let Some(kernel) = self.fs.kernel() else { return };
+        for key in self.draining.keys() {
+            if let Some(tree) = self.fs.tree_of(*key) {
+                self.fs.forget_absences(&*kernel, &tree, &tree.absent().take_all());
+            }
+        }
+        for _ in 0..ROUNDS {
+            let known = self.known();
+            for key in known.iter().filter(|(_, nodes)| nodes.is_empty()).map(|(key, _)| *key) {
+                self.finish(key);
+            }
+            if self.draining.is_empty() {
+                return;
+            }
+            let nodes: Vec<Node> = known.values().flatten().copied().collect();
+            if let Err(errno) = kernel.prune(&nodes) {
+                tracing::debug!(%errno, "generations wait until the kernel forgets them");
+                return;
+            }
+            if !self.has_shrunk(&known) {
+                self.desk.wait_for_forget();
+                if !self.has_shrunk(&known) {
+                    return;
                 }
+            }
+        }
+    }
+
+    /// What the kernel knows of each generation that is to go.
+    fn known(&self) -> BTreeMap<GenerationKey, Vec<Node>> {
+        let mut known: BTreeMap<_, _> =
+            self.draining.keys().map(|key| (*key, Vec::new())).collect();
+        self.fs.table().sort_nodes(&mut known);
+        known
+    }
+
+    fn has_shrunk(&self, before: &BTreeMap<GenerationKey, Vec<Node>>) -> bool {
+        let now = self.known();
+        now.iter().any(|(key, now)| before.get(key).is_some_and(|then| now.len() < then.len()))
+    }
+
+    fn finish(&mut self, key: GenerationKey) {
+        let Some(gone) = self.draining.remove(&key) else { return };
+        match self.take_out(key) {
+            Drained::Yes(tree) => self.discarder.discard(tree, gone),
+            Drained::Already => gone(),
+            Drained::InUse => {
+                self.draining.insert(key, gone);
             }
         }
     }
@@ -244,18 +297,15 @@ impl Work {
         }
     }
 
-    /// Takes a generation's name and tree out if the kernel uses nothing in it.
-    fn drain(&self, key: GenerationKey) -> Drained {
-        if !self.is_unused(key) {
-            return Drained::InUse;
-        }
+    /// Takes out the name and the tree of a generation that the kernel knows nothing of.
+    fn take_out(&self, key: GenerationKey) -> Drained {
         let Some(tree) = self.fs.tree_of(key) else { return Drained::Already };
         let root = tree.root_node();
         let Some(session) = self.fs.structure().parent(root) else { return Drained::Already };
         let number = self.fs.structure().number(session, root);
         self.fs.structure().remove_child(session, root);
         // Someone may have walked in between the last look and the removal of the name.
-        if !self.fs.table().nodes_of(key).is_empty()
+        if self.fs.table().knows_any_of(key)
             && let Some(number) = number
         {
             self.fs.structure().add_generation(session, number, root);
@@ -267,32 +317,5 @@ impl Work {
         self.fs.watch_forgets(key, false);
         self.fs.uproot(key);
         Drained::Yes(tree)
-    }
-
-    /// Has the kernel forget what it can of a generation; whether that was everything. Directories
-    /// can go only after what is in them, so it is asked again for as long as that helps.
-    fn is_unused(&self, key: GenerationKey) -> bool {
-        let mut known = self.fs.table().nodes_of(key);
-        if let (Some(tree), Some(kernel)) = (self.fs.tree_of(key), self.fs.kernel()) {
-            let all = tree.absent().take_all();
-            self.fs.forget_absences(&*kernel, &tree, &all);
-        }
-        while !known.is_empty() {
-            let Some(kernel) = self.fs.kernel() else { return false };
-            if let Err(errno) = kernel.prune(&known) {
-                tracing::debug!(%errno, "a generation waits until the kernel forgets it");
-                return false;
-            }
-            let mut left = self.fs.table().nodes_of(key);
-            if left.len() >= known.len() {
-                self.desk.wait_for_forget();
-                left = self.fs.table().nodes_of(key);
-                if left.len() >= known.len() {
-                    return false;
-                }
-            }
-            known = left;
-        }
-        true
     }
 }

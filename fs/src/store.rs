@@ -57,6 +57,9 @@ pub enum StoreError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The limits are ones that the store can't have.
+    #[error("the store can't have these limits")]
+    Unfit,
     /// This kind of store can't hold a session to a limit.
     #[error("this store has no way to limit a session")]
     NoLimits,

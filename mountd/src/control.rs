@@ -7,6 +7,7 @@ pub mod client;
 mod dispatch;
 mod framing;
 mod listen;
+mod news;
 mod peer;
 mod processes;
 mod refuse;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use holdfast_tests::command::Program;
+use holdfast_tests::daemon::Daemon;
 use holdfast_tests::differential::batch::Summary;
 use holdfast_tests::differential::mutation::Mutation;
 use holdfast_tests::need::Need;
@@ -183,6 +184,17 @@ fn an_ordinary_user_of_a_privileged_daemon_can_tell_no_difference() {
 fn an_ordinary_user_can_tell_no_difference() {
     as_ordinary_user(&[Need::Fuse], |stage| {
         on_a_mount(stage, &["unprivileged=true"], &[ALWAYS, REFUSED])
+    });
+}
+
+#[test]
+fn a_directory_store_can_be_told_by_nothing() {
+    as_root(&[Need::Fuse], |stage| {
+        let store = format!("dir:{}/store", stage.tmpfs("disk")?.display());
+        let daemon = Daemon::start(stage, &stage.user, &["--store", &store])?;
+        let run = Run { stage, subject: None, words: &["cast=mixed"], expected: &[] };
+        run.compare()?;
+        daemon.stop(stage)
     });
 }
 

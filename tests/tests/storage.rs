@@ -1,6 +1,7 @@
 //! Many files in a daemon with few descriptors and little memory, and sessions with little room.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -135,6 +136,34 @@ fn a_full_session_is_full_alone_and_can_be_given_more_room() {
             let gone = [("sessions", 0), ("generations", 0)];
             status::becomes(stage, &gone, Duration::from_secs(10))
         })
+    });
+}
+
+#[test]
+fn a_directory_keeps_the_files_of_one_daemon() {
+    as_each_user(&[Need::Fuse], |stage| {
+        let store = stage.tmpfs("disk")?.join("store");
+        let argument = format!("dir:{}", store.display());
+        let daemon = Daemon::start(stage, &stage.user, &["--store", &argument])?;
+        let script = r#"
+            for i in $(seq 200); do mkdir "$TMPDIR/$i" && echo "$i" > "$TMPDIR/$i/file"; done
+            [[ $(cat "$TMPDIR"/*/file | sort -n | tail -n1) == 200 ]]
+            exec 3<"$TMPDIR/7/file" && rm -r "$TMPDIR/7" && [[ $(cat <&3) == 7 ]]
+            mv "$TMPDIR/8" "$TMPDIR/eight" && ln "$TMPDIR/9/file" "$TMPDIR/eight/link"
+            [[ $(stat -c %h "$TMPDIR/9/file") == 2 && ! -e $TMPDIR/8 ]]
+            echo good
+        "#;
+        ensure!(stage.run(script).output()?.ends_with("good\n"));
+
+        let mode = fs::metadata(&store)?.permissions().mode() & 0o7777;
+        ensure!(mode == 0o700, "the store is open to others: {mode:o}");
+        let other = ["--mountpoint", "other", "--socket", "other-socket", "--store", &argument];
+        let work = stage.path("work");
+        let second = stage.holdfast().directory(&work).arg("serve").args(other);
+        let second = second.without_env("HOLDFAST_MOUNTPOINT").run()?;
+        ensure!(second.fault() == Some("store-locked"), "{second:?}");
+        ensure!(!work.join("other").exists() && !work.join("other-socket").exists());
+        daemon.stop(stage)
     });
 }
 

@@ -15,20 +15,18 @@ use fuser::{
 use rustix::io::Errno;
 
 use super::counts::{Counts, Operation};
+use super::lane::Lane;
 use super::translate::{caller, errno, node, open_flags, raw_errno, time_change};
-use super::{Features, handshake, reply};
+use super::{Features, handshake, ioctl, reply};
 use crate::error::Error;
 use crate::tempfs::{Changes, NewFile, TempFs};
-
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
-const GET_FLAGS: u32 = 0x8008_6601;
-const SET_FLAGS: u32 = 0x4008_6602;
 
 /// The filesystem as the library calls it.
 pub(super) struct Adapter {
     fs: Arc<TempFs>,
     counts: Arc<Counts>,
     features: Arc<OnceLock<Features>>,
+    lane: Lane,
 }
 
 impl Adapter {
@@ -36,8 +34,8 @@ impl Adapter {
         fs: Arc<TempFs>,
         counts: Arc<Counts>,
         features: Arc<OnceLock<Features>>,
-    ) -> Self {
-        Self { fs, counts, features }
+    ) -> io::Result<Self> {
+        Ok(Self { fs, counts, features, lane: Lane::start()? })
     }
 }
 
@@ -96,7 +94,10 @@ impl Filesystem for Adapter {
             accessed: atime.map(time_change),
             modified: mtime.map(time_change),
         };
-        reply::attr(reply, self.fs.change(&caller(request), node(inode), &changes));
+        let (fs, caller, node) = (Arc::clone(&self.fs), caller(request), node(inode));
+        let heavy = size.is_some() && self.fs.is_large(node);
+        let work = move || reply::attr(reply, fs.change(&caller, node, &changes));
+        self.lane.run_if(heavy, work);
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
@@ -277,7 +278,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.counts.add(Operation::Fsync);
-        reply::empty(reply, self.fs.synchronise(node(inode), data_only));
+        let (fs, node) = (Arc::clone(&self.fs), node(inode));
+        self.lane.run_if(true, move || reply::empty(reply, fs.synchronise(node, data_only)));
     }
 
     /// Listings are not held open: the kernel need not ask again, and caches what it lists.
@@ -382,15 +384,7 @@ impl Filesystem for Adapter {
         reply: ReplyIoctl,
     ) {
         self.counts.add(Operation::Ioctl);
-        let flags = match (command, data.first_chunk()) {
-            (GET_FLAGS, _) => self.fs.inode_flags(node(inode)).map(Some),
-            (SET_FLAGS, Some(flags)) => {
-                let flags = u32::from_ne_bytes(*flags);
-                self.fs.set_inode_flags(node(inode), flags).map(|()| None)
-            }
-            _ => Err(Errno::NOTTY.into()),
-        };
-        reply::flags(reply, flags);
+        reply::flags(reply, ioctl::answer(&self.fs, node(inode), command, data));
     }
 
     fn fallocate(
@@ -404,7 +398,9 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.counts.add(Operation::Fallocate);
-        reply::empty(reply, self.fs.allocate(node(inode), offset, length, mode as u32));
+        let (fs, node) = (Arc::clone(&self.fs), node(inode));
+        let work = move || reply::empty(reply, fs.allocate(node, offset, length, mode as u32));
+        self.lane.run_if(length > TempFs::LARGE, work);
     }
 
     fn lseek(

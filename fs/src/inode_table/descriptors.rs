@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub(super) struct Descriptors {
     budget: usize,
     /// Whether a thread waits for descriptors to become free.
     waiting: Mutex<bool>,
+    /// Whether the last wait was for nothing, and nothing has become free since: what is held is
+    /// in use, and waiting doesn't help.
+    fruitless: AtomicBool,
     freed: Condvar,
 }
 
@@ -38,6 +41,7 @@ impl Descriptors {
             directories: Cache::new(directories),
             budget: budget.saturating_sub(directories).max(16),
             waiting: Mutex::new(false),
+            fruitless: AtomicBool::new(false),
             freed: Condvar::new(),
         }
     }
@@ -70,10 +74,12 @@ impl Descriptors {
     }
 
     pub(super) fn let_go(&self, node: u64) {
-        if self.held.remove(&node).is_some()
-            && self.count.fetch_sub(1, Ordering::AcqRel) == self.budget
-        {
-            self.freed.notify_one();
+        if self.held.remove(&node).is_some() {
+            let count = self.count.fetch_sub(1, Ordering::AcqRel);
+            self.fruitless.store(false, Ordering::Release);
+            if count == self.budget {
+                self.freed.notify_one();
+            }
         }
         self.directories.remove(&node);
     }
@@ -86,7 +92,9 @@ impl Descriptors {
     /// Where the budget is used up, waits a little for a descriptor to become free. One thread at
     /// a time does: another one has to read what the kernel forgets.
     pub(super) fn wait_for_room(&self, limit: Duration) {
-        if self.count.load(Ordering::Acquire) < self.budget {
+        if self.count.load(Ordering::Acquire) < self.budget
+            || self.fruitless.load(Ordering::Acquire)
+        {
             return;
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,10 +103,14 @@ impl Descriptors {
         }
         *waiting = true;
         let full = |_: &mut bool| self.count.load(Ordering::Acquire) >= self.budget;
-        let (mut waiting, _) = self
+        let before = self.count.load(Ordering::Acquire);
+        let (mut waiting, waited) = self
             .freed
             .wait_timeout_while(waiting, limit, full)
             .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && self.count.load(Ordering::Acquire) >= before {
+            self.fruitless.store(true, Ordering::Release);
+        }
         *waiting = false;
     }
 

@@ -108,6 +108,9 @@ pub enum GroundError {
     /// There are no descriptors, or no numbers, for one more.
     #[error("the daemon can't hold another generation")]
     Exhausted,
+    /// The store can't have the limits that were asked for.
+    #[error("the store can't have these limits: more is in use, or they make no sense")]
+    Unfit,
     /// The store can't do this, whatever the moment.
     #[error("the store can't do this: {0}")]
     NotSupported(&'static str),
@@ -129,6 +132,7 @@ impl GroundError {
             Self::Full => "store-full",
             Self::OutOfInodes => "store-out-of-inodes",
             Self::Exhausted => "generations-exhausted",
+            Self::Unfit => "request-invalid",
             Self::NotSupported(_) => "not-supported",
             Self::Refused { .. } => "store-unusable",
         }

@@ -15,6 +15,8 @@ pub struct Bounds {
     pub tokens_per_session: usize,
     /// Generations alive, of all sessions together: each holds descriptors of the daemon.
     pub generations: usize,
+    /// Generations alive of one uid other than root, so that others get some as well.
+    pub generations_per_uid: usize,
     /// Ended leases, and released tokens, of one uid that are remembered.
     pub remembered_per_uid: usize,
 }
@@ -26,6 +28,7 @@ impl Default for Bounds {
             leases_per_session: 4096,
             tokens_per_session: 256,
             generations: 4096,
+            generations_per_uid: 4096,
             remembered_per_uid: 1024,
         }
     }
@@ -41,6 +44,8 @@ pub enum Limit {
     LeasesPerSession,
     /// Owner tokens of one session.
     TokensPerSession,
+    /// Generations of one uid.
+    GenerationsPerUid,
 }
 
 impl Limit {
@@ -51,6 +56,7 @@ impl Limit {
             Self::SessionsPerUid => "sessions per uid",
             Self::LeasesPerSession => "leases per session",
             Self::TokensPerSession => "owner tokens per session",
+            Self::GenerationsPerUid => "generations per uid",
         }
     }
 }

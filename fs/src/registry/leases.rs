@@ -28,7 +28,17 @@ impl Registry {
         if record.current().is_none() && !room {
             return Err(RegistryError::GenerationsExhausted { value });
         }
+        let value = self.bounds.generations_per_uid;
+        let uid = record.uid;
+        if record.current().is_none() && uid != 0 && self.generations_of(uid) >= value {
+            return Err(RegistryError::LimitReached { limit: Limit::GenerationsPerUid, value });
+        }
         Ok(record.view())
+    }
+
+    fn generations_of(&self, uid: u32) -> usize {
+        let own = self.sessions.values().filter(|session| session.uid == uid);
+        own.map(|session| session.generations.len()).sum()
     }
 
     /// A generation for a session that has no current one; `None` where it has.

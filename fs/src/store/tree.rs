@@ -11,6 +11,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::absent::Absent;
+use super::tmpfs::OWN_INODES;
 use super::{Ownership, StoreError, refused};
 use crate::node::{GenerationKey, Node};
 use crate::registry::Usage;
@@ -133,6 +134,11 @@ impl Tree {
         fstatvfs(&self.root)
     }
 
+    /// Whether the store has no inode left for it.
+    pub(crate) fn has_no_inodes(&self) -> bool {
+        self.statistics().is_ok_and(|statistics| statistics.f_ffree == 0)
+    }
+
     /// What the tree uses, where it has a filesystem of its own.
     ///
     /// # Errors
@@ -141,7 +147,10 @@ impl Tree {
         let statistics = self.statistics().map_err(refused("asking for the room used"))?;
         Ok(Usage {
             bytes: statistics.f_blocks.saturating_sub(statistics.f_bfree) * statistics.f_frsize,
-            inodes: statistics.f_files.saturating_sub(statistics.f_ffree),
+            inodes: statistics
+                .f_files
+                .saturating_sub(statistics.f_ffree)
+                .saturating_sub(OWN_INODES),
         })
     }
 

@@ -69,6 +69,15 @@ pub(super) enum Kinds {
 }
 
 impl TempFs {
+    /// From this many bytes on it takes the store a noticeable time to fill or empty a file.
+    pub const LARGE: u64 = 64 << 20;
+
+    /// Whether emptying an inode takes the store a noticeable time.
+    #[must_use]
+    pub fn is_large(&self, node: Node) -> bool {
+        self.attributes(node).is_ok_and(|attributes| attributes.blocks * 512 > Self::LARGE)
+    }
+
     /// The attributes of an inode.
     ///
     /// # Errors

@@ -16,6 +16,10 @@ use super::{Caller, TempFs};
 use crate::error::Error;
 use crate::node::Node;
 
+/// Bytes that one request copies at the most: a caller goes on where it ended, and others have
+/// their turn meanwhile.
+const COPIED_AT_ONCE: usize = 16 << 20;
+
 impl TempFs {
     /// Reads.
     ///
@@ -91,7 +95,7 @@ impl TempFs {
         let tree = self.tree(from)?;
         let source = self.file(&tree, from, Access::Read)?;
         let target = self.file(&tree, to, Access::Write)?;
-        let length = length.min(i32::MAX as usize & !4095);
+        let length = length.min(COPIED_AT_ONCE);
         Ok(copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), length)?)
     }
 

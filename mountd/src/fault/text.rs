@@ -75,9 +75,10 @@ impl Fault {
                 "what should contain the mountpoint is not a directory",
                 format!("make {} a directory, {OTHER_MOUNTPOINT}", parent.display()),
             ),
-            Self::MountpointParentWritable { parent, mode } => text(
+            Self::MountpointParentWritable { parent, owner, mode } => text(
                 format!(
-                    "{} has mode {mode:04o}: expected that others can't write there, or the \
+                    "{} belongs to uid {owner} and has mode {mode:04o}: expected that it is \
+                     root's or the daemon's user's, and that others can't write there, or the \
                      sticky bit",
                     parent.display()
                 ),
@@ -204,6 +205,11 @@ impl Fault {
             Self::StoreOutOfInodes => plain(
                 "the store has no inodes left",
                 "remove what is not needed, or give the session more with `session resize`",
+            ),
+            Self::GenerationsExhausted { limit: 0 } => plain(
+                "there are no descriptors, or no numbers, for another generation",
+                "end what still uses retired generations, close sessions, or start the daemon \
+                 with a higher limit of open files",
             ),
             Self::GenerationsExhausted { limit } => plain(
                 format!("all {limit} generations that there may be are in use"),

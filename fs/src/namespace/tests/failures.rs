@@ -82,6 +82,7 @@ fn every_error_of_the_ground_has_its_code() {
         (GroundError::Full, "store-full"),
         (GroundError::OutOfInodes, "store-out-of-inodes"),
         (GroundError::Exhausted, "generations-exhausted"),
+        (GroundError::Unfit, "request-invalid"),
         (GroundError::NotSupported("limits"), "not-supported"),
         (GroundError::Refused { step: "a step", errno: Errno::IO }, "store-unusable"),
     ];
