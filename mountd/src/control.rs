@@ -8,6 +8,7 @@ mod dispatch;
 mod framing;
 mod listen;
 mod news;
+mod page;
 mod peer;
 mod processes;
 mod refuse;

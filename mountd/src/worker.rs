@@ -87,6 +87,11 @@ fn lift_limits() -> Result<(), Fault> {
     sys::survive_large_files()
         .map_err(|errno| Fault::System { step: "ignore the signal of large files", errno })?;
     for (resource, name) in [(Resource::Fsize, "file size"), (Resource::As, "address space")] {
+        // Who may, lifts the hard one too.
+        let none = Rlimit { current: None, maximum: None };
+        if setrlimit(resource, none).is_ok() {
+            continue;
+        }
         let Rlimit { current, maximum } = getrlimit(resource);
         if current != maximum {
             setrlimit(resource, Rlimit { current: maximum, maximum })

@@ -11,6 +11,8 @@ pub struct Bounds {
     pub sessions_per_uid: usize,
     /// Leases of one session.
     pub leases_per_session: usize,
+    /// Leases of one uid other than root, of all its sessions together.
+    pub leases_per_uid: usize,
     /// Owner tokens of one session.
     pub tokens_per_session: usize,
     /// Generations alive, of all sessions together: each holds descriptors of the daemon.
@@ -26,6 +28,7 @@ impl Default for Bounds {
         Self {
             sessions_per_uid: 1024,
             leases_per_session: 4096,
+            leases_per_uid: 16 * 1024,
             tokens_per_session: 256,
             generations: 4096,
             generations_per_uid: 4096,
@@ -42,6 +45,8 @@ pub enum Limit {
     SessionsPerUid,
     /// Leases of one session.
     LeasesPerSession,
+    /// Leases of one uid.
+    LeasesPerUid,
     /// Owner tokens of one session.
     TokensPerSession,
     /// Generations of one uid.
@@ -55,6 +60,7 @@ impl Limit {
         match self {
             Self::SessionsPerUid => "sessions per uid",
             Self::LeasesPerSession => "leases per session",
+            Self::LeasesPerUid => "leases per uid",
             Self::TokensPerSession => "owner tokens per session",
             Self::GenerationsPerUid => "generations per uid",
         }

@@ -20,6 +20,7 @@ use zlink::service::{HandleResult, Infallible, MethodReply, ReplyStreamItem};
 use zlink::varlink_service as varlink;
 use zlink::{Call, Connection, Service};
 
+use super::page::page;
 use super::peer::named;
 use super::refuse::{namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode, receipt};
@@ -213,13 +214,13 @@ impl Dispatch {
                 namespace.close_session(peer, &asked.session, force)?;
                 Answer::CloseSession(wire::Nothing {})
             }
-            Request::ListSessions(_) => Answer::ListSessions(wire::ShownSessions {
-                sessions: namespace
-                    .list_sessions(peer)
-                    .iter()
-                    .map(|view| self.state.show().session(view))
-                    .collect(),
-            }),
+            Request::ListSessions(asked) => {
+                let all = namespace.list_sessions(peer);
+                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let show = self.state.show();
+                let sessions = shown.iter().map(|view| show.session(view)).collect();
+                Answer::ListSessions(wire::ShownSessions { sessions, more })
+            }
             Request::ShowSession(asked) => {
                 Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
             }
@@ -239,13 +240,13 @@ impl Dispatch {
             Request::ReleaseLease(asked) => Answer::ReleaseLease(wire::ReleasedLease {
                 receipt: receipt(&namespace.release_lease(peer, &asked.lease)?),
             }),
-            Request::ListLeases(_) => Answer::ListLeases(wire::ShownLeases {
-                leases: namespace
-                    .list_leases(peer)
-                    .iter()
-                    .map(|view| self.state.show().lease(view))
-                    .collect(),
-            }),
+            Request::ListLeases(asked) => {
+                let all = namespace.list_leases(peer);
+                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let show = self.state.show();
+                let leases = shown.iter().map(|view| show.lease(view)).collect();
+                Answer::ListLeases(wire::ShownLeases { leases, more })
+            }
             Request::Status(_) => Answer::Status(self.state.status()),
             Request::Down(asked) => {
                 self.down(asked.mode.unwrap_or(wire::DownMode::Refuse)).await?;

@@ -167,15 +167,14 @@ fn filesystem(begin: &Begin, budget: Budget) -> Result<Arc<TempFs>, Fault> {
         many_users: begin.privileged,
         descriptors: budget.inodes,
     };
-    let records = TempFs::records().map_err(|errno| match errno {
+    let records = TempFs::records().map_err(refused("make the file of inode records"))?;
+    let fs = TempFs::new(records, options, Arc::new(System)).map_err(|errno| match errno {
         Errno::FBIG => Fault::System {
             step: "make the file of inode records, larger than the hard limit of file sizes",
             errno,
         },
-        errno => refused("make the file of inode records")(errno),
+        errno => refused("map the inode records")(errno),
     })?;
-    let fs = TempFs::new(records, options, Arc::new(System))
-        .map_err(refused("map the inode records"))?;
     Ok(Arc::new(fs))
 }
 

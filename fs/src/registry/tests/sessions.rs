@@ -162,6 +162,7 @@ fn every_bound_has_its_error() {
     let mut desk = Desk::with(Bounds {
         sessions_per_uid: 2,
         leases_per_session: 2,
+        leases_per_uid: 3,
         tokens_per_session: 2,
         generations: 2,
         generations_per_uid: 2,
