@@ -212,26 +212,6 @@ END
 }
 
 #[test]
-fn a_sandbox_has_the_lease_as_its_own_tmp() {
-    let script = r#"
-        echo outside > "$TMPDIR/outside"
-        bwrap --bind / / --dev-bind /dev /dev --bind "$TMPDIR" /tmp --setenv TMPDIR /tmp \
-            --chdir /tmp bash -euc '
-                [[ $(cat outside) == outside ]]
-                file=$(mktemp); [[ $file == /tmp/* ]]; echo inside > "$file"
-                mkdir -p made/there; mv "$file" made/there/file; ln made/there/file /tmp/link
-                cat <<< "$(seq 20000)" | tail -n1 > last
-            '
-        [[ $(cat "$TMPDIR/link" "$TMPDIR/made/there/file") == $'inside\ninside' ]]
-        [[ $(cat "$TMPDIR/last") == 20000 && $(stat -c %u "$TMPDIR/link") == "$(id -u)" ]]
-        # Its end takes nothing along.
-        [[ -d $TMPDIR && -w $TMPDIR ]]; touch "$TMPDIR/after"; ls -A "$TMPDIR" >/dev/null
-        echo good
-    "#;
-    works(&[Need::Program("bwrap")], script);
-}
-
-#[test]
 fn access_lists_and_attributes_are_kept() {
     let script = r#"
         cd "$TMPDIR"
