@@ -158,6 +158,15 @@ impl Store {
         }
     }
 
+    /// Whether a generation can be held to limits.
+    #[must_use]
+    pub const fn holds_limits(&self) -> bool {
+        match self.0 {
+            Kind::Tmpfs => true,
+            Kind::Dir(_) => false,
+        }
+    }
+
     /// Whether data survives the machine, so that it is worth synchronising.
     #[must_use]
     pub const fn is_durable(&self) -> bool {

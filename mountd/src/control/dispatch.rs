@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::stream::Empty;
 use holdfast_fs::namespace::NamespaceError;
-use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest};
+use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest, SessionView};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::io::Interest;
@@ -356,15 +356,18 @@ impl Dispatch {
     }
 
     fn refuse_while_sessions_live(&self) -> Result<(), Fault> {
-        if self.state.namespace.counts().sessions == 0 {
+        // One that is sealed and has no lease is nobody's any more: it only waits to be discarded.
+        let lives = |view: &&SessionView| !view.sealed || view.leases > 0;
+        let everybody = Peer { uid: 0, ..self.peer };
+        if !self.state.namespace.list_sessions(&everybody).iter().any(|view| lives(&view)) {
             return Ok(());
         }
         let sessions = self.state.namespace.list_sessions(&self.peer);
-        let name = |view: &holdfast_fs::registry::SessionView| match &view.name {
+        let name = |view: &SessionView| match &view.name {
             Some(name) => name.clone(),
             None => view.id.to_string(),
         };
-        Err(Fault::SessionsAlive { sessions: sessions.iter().map(name).collect() })
+        Err(Fault::SessionsAlive { sessions: sessions.iter().filter(lives).map(name).collect() })
     }
 }
 

@@ -269,9 +269,10 @@ impl Fault {
             Self::RequestTooLarge { limit } => {
                 plain(format!("the request has more than {limit} bytes"), "send a smaller one")
             }
-            Self::NotSupported { what } => {
-                plain(format!("not supported: {what}"), "use a version or a host that supports it")
-            }
+            Self::NotSupported { what } => plain(
+                format!("not supported: {what}"),
+                "leave out what asks for it, or use a store, a version or a host that supports it",
+            ),
             Self::Stopping => plain("the daemon is about to end", "ask again once it has"),
 
             Self::DaemonUnreachable { tried } => text(
