@@ -8,10 +8,12 @@ use crate::config::Host;
 use crate::fault::Fault;
 
 /// What it takes to act as each user and to keep what belongs to any.
-const NEEDED: [(CapabilitySet, &str); 7] = [
+const NEEDED: [(CapabilitySet, &str); 8] = [
     (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
     (CapabilitySet::SETUID, "CAP_SETUID"),
     (CapabilitySet::SETGID, "CAP_SETGID"),
+    // To keep the others while a thread acts as another user.
+    (CapabilitySet::SETPCAP, "CAP_SETPCAP"),
     (CapabilitySet::CHOWN, "CAP_CHOWN"),
     (CapabilitySet::FOWNER, "CAP_FOWNER"),
     (CapabilitySet::FSETID, "CAP_FSETID"),
