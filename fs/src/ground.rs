@@ -56,6 +56,10 @@ impl StoreGround {
 }
 
 impl Ground for StoreGround {
+    fn holds_limits(&self) -> bool {
+        self.store.holds_limits()
+    }
+
     fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
         let name = session.to_string();
         let ownership = ownership(owner, 0o700, 0o711);
@@ -166,7 +170,8 @@ impl From<StoreError> for GroundError {
             StoreError::Refused { errno: Errno::NOSPC, .. } => Self::Full,
             StoreError::Refused { errno: Errno::MFILE | Errno::NFILE, .. } => Self::Exhausted,
             StoreError::Refused { step, errno } => Self::Refused { step, errno },
-            StoreError::NoLimits => Self::NotSupported("a limit for a session"),
+            StoreError::Unfit => Self::Unfit,
+            StoreError::NoLimits => Self::NO_LIMITS,
             StoreError::InodeTooLarge(_) => Self::NotSupported("inode numbers of this size"),
         }
     }

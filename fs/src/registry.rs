@@ -188,9 +188,10 @@ impl Registry {
         counts
     }
 
-    /// Refuses a process that runs inside a lease of a session, if the peer is not an owner of it:
-    /// of this session, or of any where none is said. `line` is the peer's process and what it
-    /// descends from.
+    /// Refuses a process that runs inside a lease of a session: of this session, or of any where
+    /// none is said. `line` is the peer's process and what it descends from, nearest first. Inside
+    /// is whoever has no owner between itself and the leased process, that one counted: what an
+    /// owner starts acts for the owner.
     ///
     /// # Errors
     /// Where the peer is inside.
@@ -200,17 +201,17 @@ impl Registry {
         line: &[Process],
         session: Option<SessionId>,
     ) -> Result<(), RegistryError> {
-        let line = line.iter().copied().chain([peer.process]);
-        let leased = line.flat_map(|process| self.index.hanging_on(Anchor::Process(process)));
-        for hanging in leased {
-            match hanging {
-                Hanging::Token(..) => {}
-                Hanging::Lease(lease) => {
-                    let Some(inside) = self.leased_in(lease) else { continue };
-                    let concerned = session.is_none_or(|id| id == inside.id);
-                    if concerned && !inside.is_held_by(peer.process) {
-                        return Err(RegistryError::NotFromInside { session: inside.id });
-                    }
+        let line: Vec<_> = std::iter::once(peer.process).chain(line.iter().copied()).collect();
+        for (nth, process) in line.iter().enumerate() {
+            for hanging in self.index.hanging_on(Anchor::Process(*process)) {
+                let lease = match hanging {
+                    Hanging::Token(..) => continue,
+                    Hanging::Lease(lease) => lease,
+                };
+                let Some(inside) = self.leased_in(lease) else { continue };
+                let concerned = session.is_none_or(|id| id == inside.id);
+                if concerned && !line[..=nth].iter().any(|process| inside.is_held_by(*process)) {
+                    return Err(RegistryError::NotFromInside { session: inside.id });
                 }
             }
         }

@@ -57,6 +57,9 @@ pub enum StoreError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The limits are ones that the store can't have.
+    #[error("the store can't have these limits")]
+    Unfit,
     /// This kind of store can't hold a session to a limit.
     #[error("this store has no way to limit a session")]
     NoLimits,
@@ -152,6 +155,15 @@ impl Store {
             // Its last descriptor was its life.
             Kind::Tmpfs => Ok(()),
             Kind::Dir(base) => dir::discard(base, key),
+        }
+    }
+
+    /// Whether a generation can be held to limits.
+    #[must_use]
+    pub const fn holds_limits(&self) -> bool {
+        match self.0 {
+            Kind::Tmpfs => true,
+            Kind::Dir(_) => false,
         }
     }
 

@@ -41,7 +41,9 @@ pub(crate) fn run() -> ExitCode {
     };
     let serves = matches!(cli.command, Command::Serve(_) | Command::Worker);
     logging::start(if serves { LevelFilter::INFO } else { LevelFilter::WARN });
+    let runs = matches!(cli.command, Command::Run(_));
     let output = Output::new(cli.command.json());
+    let output = if runs { output.aside() } else { output };
     let socket = cli.socket.as_deref();
     let outcome = match &cli.command {
         Command::Serve(args) => serve::run(socket, args, output),
@@ -58,7 +60,6 @@ pub(crate) fn run() -> ExitCode {
         Ok(code) => code,
         Err(report) => {
             output.fault(&report);
-            let runs = matches!(cli.command, Command::Run(_));
             ExitCode::from(if runs { NOTHING_STARTED } else { REFUSED })
         }
     }

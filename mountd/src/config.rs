@@ -3,11 +3,11 @@
 //! Nothing is guessed: an unknown key or a bad value is a fault that names its place. It must never
 //! touch the paths that it names.
 
+mod file;
 mod value;
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -223,7 +223,7 @@ fn read_file(
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Option<(PathBuf, String)>, Fault> {
     let Some(path) = file_path(host, variable) else { return Ok(None) };
-    match fs::read_to_string(&path) {
+    match file::read(&path) {
         Ok(text) => Ok(Some((path, text))),
         Err(error) => match error.kind() {
             // A home that others may not enter, as of a service's user, has no settings for us.

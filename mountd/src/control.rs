@@ -7,6 +7,8 @@ pub mod client;
 mod dispatch;
 mod framing;
 mod listen;
+mod news;
+mod page;
 mod peer;
 mod processes;
 mod refuse;

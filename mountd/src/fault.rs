@@ -79,6 +79,8 @@ pub enum Fault {
     MountpointParentWritable {
         /// The directory.
         parent: PathBuf,
+        /// Whose it is.
+        owner: u32,
         /// Its mode.
         mode: u32,
     },

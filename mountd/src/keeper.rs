@@ -5,6 +5,7 @@
 
 mod ask;
 mod child;
+mod privilege;
 mod seat;
 mod store;
 
@@ -57,6 +58,7 @@ pub(crate) fn serve(
     // Whatever was the current directory may go.
     std::env::set_current_dir("/").map_err(|error| system("leave the directory", &error))?;
     let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
+    privilege::require_all(host)?;
     let Some(mut seat) = seat::take(host, settings, &mountpoint)? else {
         let socket = settings.socket.clone();
         announce(&Serving { mountpoint, socket, already: true });

@@ -23,7 +23,7 @@ const STICKY: u16 = 0o1000;
 pub(crate) enum Problem {
     ParentMissing { parent: PathBuf, errno: Errno },
     ParentNotDirectory { parent: PathBuf },
-    ParentWritable { parent: PathBuf, mode: u32 },
+    ParentWritable { parent: PathBuf, owner: u32, mode: u32 },
     Symlink { path: PathBuf, target: PathBuf },
     NotDirectory { path: PathBuf, found: &'static str },
     WrongOwner { path: PathBuf, expected: u32, found: u32 },
@@ -103,12 +103,15 @@ impl Place {
         &self.name
     }
 
-    /// Refuses a parent in which others may replace what isn't theirs.
-    pub(crate) fn refuse_writable_parent(&self) -> Result<(), Problem> {
+    /// Refuses a parent in which others than root and this user may replace what isn't theirs: its
+    /// owner may, whatever its mode.
+    pub(crate) fn refuse_writable_parent(&self, uid: u32) -> Result<(), Problem> {
         let found = self.facts(self.parent())?;
-        if found.stx_mode & OTHERS_WRITE != 0 && found.stx_mode & STICKY == 0 {
+        let owner = found.stx_uid;
+        let writable = found.stx_mode & OTHERS_WRITE != 0 && found.stx_mode & STICKY == 0;
+        if writable || (owner != 0 && owner != uid) {
             let parent = self.path.parent().unwrap_or(&self.path).to_owned();
-            return Err(Problem::ParentWritable { parent, mode: permissions(&found) });
+            return Err(Problem::ParentWritable { parent, owner, mode: permissions(&found) });
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, setsid, waitpid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tokio::io::Interest;
@@ -56,6 +56,27 @@ pub(crate) fn inherited(descriptor: RawFd) -> rustix::io::Result<OwnedFd> {
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and its number came from outside: nothing in here has it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// A descriptor for the same open file as one that whoever started this process has left for it.
+///
+/// The copy isn't handed on to further programs; the original stays as it is.
+pub(crate) fn copy_of_inherited(descriptor: RawFd) -> rustix::io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: the borrow lasts for one call, which answers EBADF where nothing is open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    fcntl_dupfd_cloexec(borrowed, 3)
+}
+
+/// Has a write past the limit of file sizes fail as such, and not end this process.
+pub(crate) fn survive_large_files() -> rustix::io::Result<()> {
+    // SAFETY: ignoring a signal runs no code of ours.
+    match unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(last_error()),
+        _ => Ok(()),
+    }
 }
 
 /// The signals that ask the daemon to stop.
@@ -108,11 +129,26 @@ impl AsFd for StopSignals {
     }
 }
 
+/// Those that ask to stop. Whoever has a program ignore that its terminal goes, wants it to go on;
+/// a signal that is blocked would come even so.
+fn stop_signals(ignored: impl Fn(libc::c_int) -> bool) -> impl Iterator<Item = libc::c_int> {
+    STOP_SIGNALS.into_iter().filter(move |signal| *signal != libc::SIGHUP || !ignored(*signal))
+}
+
+/// Whether a signal is ignored by this process.
+fn ignored(signal: libc::c_int) -> bool {
+    let mut present = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed, and what is there is written to a place that has room for it.
+    let known = unsafe { libc::sigaction(signal, ptr::null(), present.as_mut_ptr()) } == 0;
+    // SAFETY: read only where the call has succeeded, so that the value is there.
+    known && unsafe { present.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
 fn stop_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigemptyset` initialises the set that it is given.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    for signal in STOP_SIGNALS {
+    for signal in stop_signals(ignored) {
         // SAFETY: the set is initialised, and the signals exist.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
@@ -165,13 +201,7 @@ static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
 static NOTE_PIPE: extern "C" fn() = note_pipe;
 
 extern "C" fn note_pipe() {
-    let mut present = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is changed, and what is there is written to a place that has room for it.
-    if unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), present.as_mut_ptr()) } == 0 {
-        // SAFETY: the call has succeeded, so the value is there.
-        let ignored = unsafe { present.assume_init() }.sa_sigaction == libc::SIG_IGN;
-        IGNORES_PIPE.store(ignored, Ordering::Relaxed);
-    }
+    IGNORES_PIPE.store(ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
 /// Hands on to a command what was to become of that signal, which else has its usual effect.
@@ -318,4 +348,17 @@ pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_ignored_from_a_terminal_that_goes_stays_ignored() {
+        let all: Vec<_> = stop_signals(|_| false).collect();
+        assert_eq!(all, STOP_SIGNALS);
+        let rest: Vec<_> = stop_signals(|_| true).collect();
+        assert_eq!(rest, [libc::SIGTERM, libc::SIGINT]);
+    }
 }

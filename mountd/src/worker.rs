@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::umask;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker};
 use crate::config::Store;
@@ -59,6 +59,7 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     // The keeper decides when to stop, also where a terminal or a supervisor tells all processes.
     let _signals =
         StopSignals::block().map_err(|errno| Fault::System { step: "put signals off", errno })?;
+    lift_limits()?;
     // Modes are asked for bit by bit.
     umask(Mode::empty());
     let Some((ToWorker::Begin(begin), descriptors)) = line.receive().map_err(line_failed)? else {
@@ -79,6 +80,29 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     let connection = expected(descriptors.into_iter().next())?;
     let given = serve::Given { begin, reads_all, device, listener, directory, connection };
     serve::serve(line, given).map_err(FaultReport::from)
+}
+
+/// Takes off the limits that are one program's and not those of all who keep files here.
+fn lift_limits() -> Result<(), Fault> {
+    sys::survive_large_files()
+        .map_err(|errno| Fault::System { step: "ignore the signal of large files", errno })?;
+    for (resource, name) in [(Resource::Fsize, "file size"), (Resource::As, "address space")] {
+        // Who may, lifts the hard one too.
+        let none = Rlimit { current: None, maximum: None };
+        if setrlimit(resource, none).is_ok() {
+            continue;
+        }
+        let Rlimit { current, maximum } = getrlimit(resource);
+        if current != maximum {
+            setrlimit(resource, Rlimit { current: maximum, maximum })
+                .map_err(|errno| Fault::System { step: "lift a limit", errno })?;
+        }
+        if let Some(most) = maximum {
+            tracing::warn!(name, most, "the daemon was started under a hard limit");
+        }
+    }
+    // Beyond a finite one the file of inode records can't be made, which then is the fault.
+    Ok(())
 }
 
 /// Gets ready, and says whether files can be opened that their owner may not read.

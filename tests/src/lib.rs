@@ -10,5 +10,6 @@ pub mod need;
 pub mod processes;
 pub mod report;
 pub mod stage;
+pub mod status;
 pub mod sys;
 pub mod user;

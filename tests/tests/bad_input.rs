@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use holdfast_tests::command::Program;
 use holdfast_tests::daemon::{Daemon, while_served};
 use holdfast_tests::need::Need;
-use holdfast_tests::stage::{Stage, as_each_user, as_root};
+use holdfast_tests::stage::{Stage, as_each_user, as_ordinary_user, as_root};
 use serde_json::{Value, json};
 
 /// How long an answer may take; it tells a hang from a wait.
@@ -212,6 +212,19 @@ fn a_missing_device_is_named() {
         let program = alone(Program::new("unshare")).arg(stage.path("work"));
         let serve = program.arg(stage.path("bin/holdfast")).arg("serve");
         refused(stage.program(serve), "fuse-device-missing")?;
+        stage.nothing_is_left(&stage.user)
+    });
+}
+
+#[test]
+fn a_missing_helper_is_named() {
+    as_ordinary_user(&[Need::Fuse], |stage| {
+        let empty = stage.make_directory("empty", 0o755)?;
+        let serve = || stage.holdfast().arg("serve").env("PATH", &empty);
+        refused(serve(), "fusermount-missing")?;
+        let finished = serve().run()?;
+        let remedy = finished.stderr.lines().find(|line| line.contains("remedy: "));
+        ensure!(remedy.is_some_and(|line| line.contains("fuse3")), "{finished:?}");
         stage.nothing_is_left(&stage.user)
     });
 }

@@ -212,6 +212,44 @@ END
 }
 
 #[test]
+fn access_lists_and_attributes_are_kept() {
+    let script = r#"
+        cd "$TMPDIR"
+        # A daemon of one's own knows no other id.
+        other=$(id -u); [[ $other != 0 ]] || other=2
+        mkdir d; setfacl -m "u:$other:rwx,g:$other:r-x" d
+        setfacl -d -m "u:$other:rwx,g::r-x,o::---" d
+        acl() { getfacl -cnpE "$1" | sed '/^$/d'; }
+        [[ $(acl d | grep -c '^default:') == 5 && $(acl d) == *"user:$other:rwx"* ]]
+        umask 0; touch d/file; mkdir d/below
+        want=$(printf '%s\n' user::rw- "user:$other:rwx" group::r-x mask::rw- other::---)
+        [[ $(acl d/file) == "$want" ]]
+        [[ $(acl d/below | grep '^default:') == "$(acl d | grep '^default:')" ]]
+        [[ $(stat -c %a d/file) == 660 ]]
+        chmod 640 d/file; [[ $(acl d/file) == *'mask::r--'* ]]
+        getfacl -np d d/file d/below > "$SCRATCH/acl"
+        setfacl -b -k d d/file d/below; [[ $(acl d | wc -l) == 3 ]]
+        setfacl --restore="$SCRATCH/acl"; getfacl -np d d/file d/below | cmp - "$SCRATCH/acl"
+        cp -a d copy; [[ $(acl copy/file) == "$(acl d/file)" ]]
+
+        setfattr -n user.text -v 'some text' d/file
+        setfattr -n user.bytes -v 0x00ff0a20 d/file; setfattr -n user.empty d/file
+        [[ $(getfattr --only-values -n user.text d/file) == 'some text' ]]
+        [[ $(getfattr -e hex -n user.bytes d/file | grep bytes) == user.bytes=0x00ff0a20 ]]
+        getfattr -d -e hex -m '^user\.' d/file > "$SCRATCH/attributes"
+        [[ $(grep -c '^user' "$SCRATCH/attributes") == 3 ]]
+        cp -a d/file d/copy
+        getfattr -d -e hex -m '^user\.' d/copy | tail -n+2 | cmp - <(tail -n+2 "$SCRATCH/attributes")
+        setfattr -x user.text d/file; (! getfattr -n user.text d/file 2>/dev/null)
+        setfattr --restore="$SCRATCH/attributes"
+        getfattr -d -e hex -m '^user\.' d/file | cmp - "$SCRATCH/attributes"
+        echo good
+    "#;
+    let programs = ["setfacl", "getfacl", "setfattr", "getfattr"].map(Need::Program);
+    works(&programs, script);
+}
+
+#[test]
 fn a_crate_is_built_with_its_target_directory_there() {
     as_each_user(&[Need::Fuse, Need::Cargo, Need::Program("gcc")], |stage| {
         let toolchain = need::toolchain().context("the toolchain is there")?;

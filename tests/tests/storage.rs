@@ -1,4 +1,4 @@
-//! Many files in a daemon with few descriptors and little memory.
+//! Many files in a daemon with few descriptors and little memory, and sessions with little room.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use holdfast_tests::command::Program;
-use holdfast_tests::daemon::Daemon;
+use holdfast_tests::daemon::{Daemon, while_served};
 use holdfast_tests::need::Need;
 use holdfast_tests::report;
 use holdfast_tests::stage::{Stage, as_each_user};
+use holdfast_tests::status;
 
 /// Resident memory of the daemon's processes at their peak, in KiB, of which no more is allowed.
 const MOST_MEMORY: u64 = 100 << 10;
@@ -68,6 +69,73 @@ fn a_daemon_with_a_thousand_descriptors_holds_two_hundred_thousand_files() {
         report::print(format_args!("{}{peaks:?} KiB at the peak", printed.context(log(stage))?));
         ensure!(peaks.iter().all(|(_, most)| *most < MOST_MEMORY), "{peaks:?}");
         daemon.stop(stage)
+    });
+}
+
+/// Fills the lease with bytes, then with files, and says what it was told.
+const FILL: &str = r#"
+    cd "$TMPDIR"; NO_SPACE='No space left on device'
+    fails() { ! "$@" 2>"$SCRATCH/said"; cat "$SCRATCH/said"; }
+    room() { df -B1 --output="$1" . | tail -n1 | tr -d ' '; }
+    [[ $(room size) == 4194304 && $(room avail) == 4194304 && $(room iavail) == 50 ]]
+    fails dd if=/dev/zero of=large bs=64K count=128 conv=fsync status=none | grep -q "$NO_SPACE"
+    size=$(stat -c %s large); ((size > 3 << 20 && size <= 4 << 20))
+    [[ $(room avail) == 0 ]]
+    rm large
+    dd if=/dev/zero of=large bs=64K count=32 conv=fsync status=none
+    made=0
+    while touch "file$made" 2>"$SCRATCH/said"; do made=$((made + 1)); done
+    grep -q "$NO_SPACE" "$SCRATCH/said"
+    [[ $made == 49 && $(room iavail) == 0 ]]
+    fails mkdir directory | grep -q "$NO_SPACE"
+    fails ln -s x link | grep -q "$NO_SPACE"
+    fails dd if=/dev/zero of=large bs=64K count=128 conv=fsync status=none | grep -q "$NO_SPACE"
+    echo full
+"#;
+
+#[test]
+fn a_full_session_is_full_alone_and_can_be_given_more_room() {
+    as_each_user(&[Need::Fuse], |stage| {
+        while_served(stage, |_| {
+            let scratch = stage.path("work");
+            let within = |session, script: &str| {
+                stage.run_in(session, script).env("SCRATCH", &scratch).output()
+            };
+            let session = |words: &[&str]| stage.holdfast().arg("session").args(words).output();
+            session(&["open", "small", "--size", "4M", "--inodes", "50"])?;
+            session(&["open", "other"])?;
+            ensure!(within("small", FILL)?.ends_with("full\n"));
+
+            // Nobody else is affected, and the session itself can still be asked and used.
+            let room = r#"
+                cd "$TMPDIR"
+                dd if=/dev/zero of=large bs=64K count=256 conv=fsync status=none
+                for i in $(seq 200); do echo "$i" > "file$i"; done
+                echo room
+            "#;
+            ensure!(within("other", room)? == "room\n");
+            ensure!(status::counts(stage)?["sessions"] == 2);
+            session(&["show", "small", "--json"])?;
+            stage.holdfast().args(["check", "small"]).output()?;
+            let still = r#"[[ $(df --output=iavail "$TMPDIR" | tail -n1 | tr -d ' ') == 0 ]]"#;
+            within("small", still)?;
+
+            session(&["resize", "small", "--size", "32M", "--inodes", "400"])?;
+            let told = r#"
+                read -r size inodes <<< "$(df -B1 --output=size,iavail "$TMPDIR" | tail -n1)"
+                echo "$size $inodes"
+            "#;
+            ensure!(within("small", told)? == format!("{} 350\n", 32 << 20));
+            ensure!(within("small", room)? == "room\n");
+
+            // Full once more, it can be closed.
+            let again = r#"! dd if=/dev/zero of="$TMPDIR/rest" bs=64K status=none 2>/dev/null"#;
+            within("small", again)?;
+            session(&["close", "small"])?;
+            session(&["close", "other"])?;
+            let gone = [("sessions", 0), ("generations", 0)];
+            status::becomes(stage, &gone, Duration::from_secs(10))
+        })
     });
 }
 

@@ -28,6 +28,13 @@ pub struct Room {
     pub inodes: Option<u64>,
 }
 
+impl Room {
+    /// Whether there is no limit at all.
+    pub(super) const fn is_unlimited(self) -> bool {
+        self.size.is_none() && self.inodes.is_none()
+    }
+}
+
 /// Called once, when a generation that was drained is gone.
 pub type Gone = Box<dyn FnOnce() + Send>;
 
@@ -38,6 +45,9 @@ pub type Gone = Box<dyn FnOnce() + Send>;
 /// back into it, wait for a thread that does, or take longer than making a directory or a store
 /// takes. A call that fails leaves nothing behind.
 pub trait Ground: Send + Sync {
+    /// Whether a generation can be held to its room at all.
+    fn holds_limits(&self) -> bool;
+
     /// Makes a session's directory below the root; its inode's number.
     ///
     /// # Errors
@@ -108,6 +118,9 @@ pub enum GroundError {
     /// There are no descriptors, or no numbers, for one more.
     #[error("the daemon can't hold another generation")]
     Exhausted,
+    /// The store can't have the limits that were asked for.
+    #[error("the store can't have these limits: more is in use, or they make no sense")]
+    Unfit,
     /// The store can't do this, whatever the moment.
     #[error("the store can't do this: {0}")]
     NotSupported(&'static str),
@@ -122,6 +135,10 @@ pub enum GroundError {
 }
 
 impl GroundError {
+    /// A session was to have limits, and the store knows none.
+    pub(crate) const NO_LIMITS: Self =
+        Self::NotSupported("limits of a session (--size, --inodes) need the tmpfs store");
+
     /// The stable code that clients, events and metrics know it by.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -129,6 +146,7 @@ impl GroundError {
             Self::Full => "store-full",
             Self::OutOfInodes => "store-out-of-inodes",
             Self::Exhausted => "generations-exhausted",
+            Self::Unfit => "request-invalid",
             Self::NotSupported(_) => "not-supported",
             Self::Refused { .. } => "store-unusable",
         }

@@ -2,10 +2,12 @@
 //!
 //! It must never record what the ground could not make.
 
-use super::ground::Owner;
+use super::ground::{GroundError, Owner, Room};
 use super::room::room_left;
 use super::{Namespace, NamespaceError, State};
-use crate::registry::{Holder, OpenedSession, Opening, Peer, PolicyRequest, SessionView, TokenId};
+use crate::registry::{
+    Holder, OpenedSession, Opening, Peer, Policy, PolicyRequest, SessionView, TokenId,
+};
 
 impl Namespace {
     /// Opens a session, or attaches to the open one of that name that the caller's uid has. What
@@ -15,7 +17,8 @@ impl Namespace {
     /// there whose process it is.
     ///
     /// # Errors
-    /// Where the name, the policy or a limit forbids it, or the directory can't be made.
+    /// Where the name, the policy or a limit forbids it, the store can't hold it to its limits, or
+    /// the directory can't be made.
     pub fn open_session(
         &self,
         peer: &Peer,
@@ -30,6 +33,7 @@ impl Namespace {
             match registry.open(peer, name, policy, holder, self.clock.now(), draw.as_mut())? {
                 Opening::Attached(outcome) => outcome,
                 Opening::New(new) => {
+                    self.check_limits(new.policy())?;
                     let (uid, gid) = new.owner();
                     let owner = Owner { uid, gid, mode: new.policy().mode };
                     let inode = self.ground.raise_session(&new.id(), owner)?;
@@ -91,7 +95,8 @@ impl Namespace {
     /// Changes the limits of an open session; what is `None` stays as it is.
     ///
     /// # Errors
-    /// Where there is no such session, it is sealed, or it holds more than that already.
+    /// Where there is no such session, it is sealed, it holds more than that already, or the store
+    /// has no limits.
     pub fn resize_session(
         &self,
         peer: &Peer,
@@ -101,6 +106,9 @@ impl Namespace {
     ) -> Result<SessionView, NamespaceError> {
         let mut state = self.lock();
         let new = state.registry.resize(peer, session, size, inodes, self.clock.now())?;
+        if !new.is_the_same() {
+            self.check_limits(new.policy())?;
+        }
         let generations = new.generations();
         let current = generations.iter().find(|generation| !generation.retired);
         if let Some(current) = current.filter(|_| !new.is_the_same()) {
@@ -110,6 +118,16 @@ impl Namespace {
         new.commit();
         self.tell_when_due(&mut state);
         Ok(state.registry.session(peer, session)?)
+    }
+
+    /// A session is told at once that its limits can't be held, not by its first lease.
+    fn check_limits(&self, policy: Policy) -> Result<(), GroundError> {
+        let room = Room { size: policy.size, inodes: policy.inodes };
+        if room.is_unlimited() || self.ground.holds_limits() {
+            Ok(())
+        } else {
+            Err(GroundError::NO_LIMITS)
+        }
     }
 
     /// Seals a session whoever retains it. Its leases go on until they end, unless `force` ends

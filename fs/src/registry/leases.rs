@@ -23,12 +23,31 @@ impl Registry {
         if record.leases.len() >= value {
             return Err(RegistryError::LimitReached { limit: Limit::LeasesPerSession, value });
         }
+        let value = self.bounds.leases_per_uid;
+        if record.uid != 0 && self.leases_of(record.uid) >= value {
+            return Err(RegistryError::LimitReached { limit: Limit::LeasesPerUid, value });
+        }
         let value = self.bounds.generations;
         let room = self.next_key.is_some() && self.index.generations() < value;
         if record.current().is_none() && !room {
             return Err(RegistryError::GenerationsExhausted { value });
         }
+        let value = self.bounds.generations_per_uid;
+        let uid = record.uid;
+        if record.current().is_none() && uid != 0 && self.generations_of(uid) >= value {
+            return Err(RegistryError::LimitReached { limit: Limit::GenerationsPerUid, value });
+        }
         Ok(record.view())
+    }
+
+    fn leases_of(&self, uid: u32) -> usize {
+        let own = self.sessions.values().filter(|session| session.uid == uid);
+        own.map(|session| session.leases.len()).sum()
+    }
+
+    fn generations_of(&self, uid: u32) -> usize {
+        let own = self.sessions.values().filter(|session| session.uid == uid);
+        own.map(|session| session.generations.len()).sum()
     }
 
     /// A generation for a session that has no current one; `None` where it has.

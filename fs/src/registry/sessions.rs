@@ -3,6 +3,7 @@
 //! It must never make or remove a directory.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::pending::{NewPolicy, NewSession, Opening};
 use super::session::{Session, check_name};
@@ -222,8 +223,12 @@ impl Registry {
             .sessions
             .get_mut(&id)
             .ok_or_else(|| RegistryError::SessionUnknown { session: id.to_string() })?;
+        let (mut holder, mut replaced) = (holder, None);
         if session.tokens.len() >= value {
-            return Err(RegistryError::LimitReached { limit: Limit::TokensPerSession, value });
+            let Some((ttl, _, old)) = replaceable(session, &holder) else {
+                return Err(RegistryError::LimitReached { limit: Limit::TokensPerSession, value });
+            };
+            (holder, replaced) = (Holder::Linger { ttl }, Some(old));
         }
         let taken = |token: &TokenId| {
             session.tokens.contains_key(token) || self.memory.has_token(peer, id.as_str(), *token)
@@ -235,6 +240,9 @@ impl Registry {
         session.tokens.insert(given, token);
         session.touch(now);
         self.index.set_expiry(session);
+        if let Some(old) = replaced {
+            self.remove_token(id, old, now, &mut effects);
+        }
         Ok(Outcome { value: given, effects })
     }
 
@@ -329,4 +337,19 @@ impl Registry {
             .and_then(|id: SessionId| self.sessions.get(&id))
             .is_some_and(|session| session.uid == peer.uid)
     }
+}
+
+/// The token in whose place one more that lingers may come where there is room for no more: the
+/// one that lingers least, and of such the oldest. The new one lingers as long as both would, so
+/// that nobody who only ever attaches keeps others from attaching.
+fn replaceable(session: &Session, holder: &Holder) -> Option<(Duration, Timestamp, TokenId)> {
+    let asked = match holder {
+        Holder::Process(_) => return None,
+        Holder::Linger { ttl } => *ttl,
+    };
+    let lingering = session.tokens.values().filter_map(|token| match token.holder {
+        Holder::Process(_) => None,
+        Holder::Linger { ttl } => Some((ttl, token.since, token.id)),
+    });
+    lingering.min().map(|(ttl, since, token)| (ttl.max(asked), since, token))
 }

@@ -88,3 +88,17 @@ fn memory_is_held_to_its_limits_and_can_be_resized_in_use() {
     assert_eq!(statistics.f_ffree, 16);
     store.discard(GenerationKey::FIRST).unwrap();
 }
+
+#[test]
+fn limits_that_memory_cannot_have_are_told_from_a_refusal() {
+    let limits = Limits { size: Some(1 << 20), inodes: Some(8) };
+    let Some((store, tree)) = tmpfs(limits) else { return };
+    let absurd = Limits { size: None, inodes: Some(u64::MAX) };
+    assert!(matches!(store.resize(&tree, absurd), Err(StoreError::Unfit)));
+    let too_few = Limits { size: None, inodes: Some(0) };
+    for name in ["a", "b"] {
+        rustix::fs::mkdirat(tree.root(), name, rustix::fs::Mode::RWXU).unwrap();
+    }
+    let refused = store.resize(&tree, too_few);
+    assert!(matches!(refused, Err(StoreError::Unfit)), "{refused:?}");
+}

@@ -4,6 +4,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick,
@@ -36,17 +37,25 @@ pub(super) fn resize(tree: &Tree, limits: Limits) -> Result<(), StoreError> {
         fspick(tree.home()?, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)
             .map_err(refused("picking the tmpfs"))?;
     set_limits(&context, limits)?;
-    fsconfig_reconfigure(&context).map_err(refused("resizing the tmpfs"))
+    fsconfig_reconfigure(&context).map_err(unfit("resizing the tmpfs"))
+}
+
+/// Of limits the kernel says no more than that it can't.
+fn unfit(step: &'static str) -> impl FnOnce(Errno) -> StoreError {
+    move |errno| match errno {
+        Errno::INVAL | Errno::RANGE => StoreError::Unfit,
+        errno => StoreError::Refused { step, errno },
+    }
 }
 
 fn set_limits(context: impl AsFd, limits: Limits) -> Result<(), StoreError> {
     if let Some(size) = limits.size {
         fsconfig_set_string(&context, "size", size.to_string())
-            .map_err(refused("limiting the bytes"))?;
+            .map_err(unfit("limiting the bytes"))?;
     }
     if let Some(inodes) = limits.inodes {
         fsconfig_set_string(&context, "nr_inodes", inodes.saturating_add(OWN_INODES).to_string())
-            .map_err(refused("limiting the inodes"))?;
+            .map_err(unfit("limiting the inodes"))?;
     }
     Ok(())
 }

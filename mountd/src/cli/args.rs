@@ -57,7 +57,8 @@ impl Command {
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
             Self::Down(args) => args.json,
-            Self::Run(_) | Self::Worker | Self::Probe => false,
+            Self::Run(args) => args.json,
+            Self::Worker | Self::Probe => false,
         }
     }
 }
@@ -96,12 +97,16 @@ pub(crate) struct RunArgs {
     /// The generation's own directory, or one for this command alone
     #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
     pub(crate) lease: LeaseKindArg,
-    /// Give the command a mount namespace of its own in which its lease is /tmp
+    /// Give the command a mount namespace of its own in which its lease is /tmp. A daemon whose
+    /// socket is below /tmp can't be reached from there; HOLDFAST_SOCKET then isn't set
     #[arg(long)]
     pub(crate) bind_tmp: bool,
     /// Write the fault as JSON to this descriptor where storage can't be had
     #[arg(long, value_name = "FD")]
     pub(crate) status_fd: Option<RawFd>,
+    /// Tell of a fault as JSON on standard error; standard output is the command's
+    #[arg(long)]
+    pub(crate) json: bool,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -375,6 +380,7 @@ mod tests {
         let Command::Run(args) = cli.command else { panic!("not run") };
         assert_eq!(args.command, ["bash", "--socket", "-c", "x"]);
         assert_eq!(args.lease, LeaseKindArg::Private);
+        assert!(!args.json);
         assert_eq!(cli.socket, None);
     }
 

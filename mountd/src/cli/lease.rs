@@ -30,7 +30,13 @@ pub(crate) fn run(socket: Option<&Path>, command: &LeaseCommand, output: Output)
             output.answer(&released, |released| receipt(&released.receipt));
         }
         LeaseCommand::List(_) => {
-            let shown = client.call(&wire::ListLeases {})?;
+            let mut shown = client.call(&wire::ListLeases::default())?;
+            while shown.more {
+                let after = shown.leases.last().map(|lease| lease.id.clone());
+                let next = client.call(&wire::ListLeases { after })?;
+                shown.leases.extend(next.leases);
+                shown.more = next.more;
+            }
             output.answer(&shown, |shown| list(&shown.leases));
         }
     }

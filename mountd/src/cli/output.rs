@@ -13,12 +13,20 @@ use crate::fault::FaultReport;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
+    /// Whether standard output is somebody else's.
+    aside: bool,
 }
 
 impl Output {
     /// Answers as JSON, or as text.
     pub(crate) const fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, aside: false }
+    }
+
+    /// The same for one whose standard output belongs to the command that it starts: a fault is
+    /// told on standard error alone, and as JSON alone where JSON is wanted.
+    pub(crate) const fn aside(self) -> Self {
+        Self { aside: true, ..self }
     }
 
     /// Gives an answer, as JSON on one line or as what `text` makes of it.
@@ -32,6 +40,10 @@ impl Output {
     /// Tells of a fault: always in words on standard error, and as JSON on standard output where
     /// JSON is wanted.
     pub(crate) fn fault(self, report: &FaultReport) {
+        if self.json && self.aside {
+            let _ = writeln!(stderr(), "{}", to_json(&FaultAnswer { fault: report }));
+            return;
+        }
         if self.json {
             let _ = writeln!(stdout(), "{}", to_json(&FaultAnswer { fault: report }));
         }
@@ -48,7 +60,7 @@ impl Output {
 
     /// Tells something by the way, which no program reads.
     pub(crate) fn note(self, text: &str) {
-        if !self.json {
+        if !self.json || self.aside {
             let _ = writeln!(stderr(), "holdfast: {text}");
         }
     }

@@ -27,6 +27,8 @@ use crate::control::wire;
 use crate::fault::{Fault, FaultReport, Seen};
 use crate::sys;
 
+/// The variable that names the daemon's socket.
+const SOCKET: &str = "HOLDFAST_SOCKET";
 /// How long the mount may take to show the leased directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The status where the command can't be run, as of `env` and its kind.
@@ -54,7 +56,10 @@ fn prepare(socket: Option<&Path>, args: &RunArgs) -> Result<BTreeMap<String, Str
     let host = Host::ask()?;
     let acquired = match lease(host, socket, args) {
         // The daemon that was found was about to end: it is as if it hadn't been found.
-        Err(report) if report.code == "daemon-unreachable" && !autostart::inside_a_lease() => {
+        Err(report)
+            if ["daemon-unreachable", "stopping"].contains(&report.code.as_str())
+                && !autostart::inside_a_lease() =>
+        {
             lease(host, socket, args)
         }
         acquired => acquired,
@@ -65,8 +70,16 @@ fn prepare(socket: Option<&Path>, args: &RunArgs) -> Result<BTreeMap<String, Str
         for place in environment.values_mut().filter(|place| **place == lease.path) {
             bind::PLACE.clone_into(place);
         }
+        if environment.get(SOCKET).is_some_and(|socket| hidden(socket)) {
+            environment.remove(SOCKET);
+        }
     }
     Ok(environment)
+}
+
+/// Whether a path leads elsewhere where the lease is `/tmp`.
+fn hidden(path: &str) -> bool {
+    Path::new(path).starts_with(bind::PLACE)
 }
 
 fn lease(
@@ -142,7 +155,8 @@ fn become_command(
         return ExitCode::from(NOT_FOUND);
     };
     let mut command_in_place = Command::new(program);
-    command_in_place.args(arguments).envs(environment);
+    // One of the caller's own stays only where the daemon's is the same.
+    command_in_place.args(arguments).env_remove(SOCKET).envs(environment);
     sys::hand_on_ignored_pipe(&mut command_in_place);
     let error = command_in_place.exec();
     output.note(&format!("{}: {error}", program.display()));
@@ -157,7 +171,12 @@ struct Status(File);
 
 impl Status {
     fn new(descriptor: RawFd) -> Result<Self, Fault> {
-        let descriptor = sys::inherited(descriptor).map_err(|errno| Fault::SettingsInvalid {
+        // The command needs its standard streams even where a fault would be told on one of them.
+        let descriptor = match descriptor {
+            0..=2 => sys::copy_of_inherited(descriptor),
+            _ => sys::inherited(descriptor),
+        }
+        .map_err(|errno| Fault::SettingsInvalid {
             place: "--status-fd".to_owned(),
             reason: errno.to_string(),
         })?;

@@ -22,7 +22,13 @@ pub(crate) fn run(socket: Option<&Path>, command: &SessionCommand, output: Outpu
             output.answer(&opened, |opened| opened.session.id.clone());
         }
         SessionCommand::List(_) => {
-            let shown = client.call(&wire::ListSessions {})?;
+            let mut shown = client.call(&wire::ListSessions::default())?;
+            while shown.more {
+                let after = shown.sessions.last().map(|session| session.id.clone());
+                let next = client.call(&wire::ListSessions { after })?;
+                shown.sessions.extend(next.sessions);
+                shown.more = next.more;
+            }
             output.answer(&shown, |shown| list(&shown.sessions));
         }
         SessionCommand::Show(args) => {

@@ -19,6 +19,7 @@ use zlink::{Call, Connection, Reply};
 use super::wire::{ErrorReply, Method, Outgoing};
 use crate::config::{ClientSocket, Host};
 use crate::fault::{Fault, FaultReport};
+use crate::place::{Place, Problem};
 use crate::sys::{peer_credentials, readable};
 
 /// How long an answer is waited for.
@@ -202,7 +203,21 @@ async fn exchange<M: Method>(
 
 /// Connects, and waits for a place in the queue for as long as for an answer.
 fn dial(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
+    // A path that is too long for an address is reached from its directory, as it was bound.
+    let place;
+    let address = match SocketAddrUnix::new(path) {
+        Err(Errno::NAMETOOLONG) => {
+            place = Place::of(path).map_err(|problem| {
+                if let Problem::ParentMissing { errno, .. } = problem {
+                    errno
+                } else {
+                    Errno::NOENT
+                }
+            })?;
+            SocketAddrUnix::new(place.address())?
+        }
+        address => address?,
+    };
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(DEADLINE))?;

@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use futures_util::stream::Empty;
 use holdfast_fs::namespace::NamespaceError;
-use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest};
+use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest, SessionView};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
 use zlink::connection::Socket;
 use zlink::service::{HandleResult, Infallible, MethodReply, ReplyStreamItem};
 use zlink::varlink_service as varlink;
 use zlink::{Call, Connection, Service};
 
+use super::page::page;
 use super::peer::named;
 use super::refuse::{namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode, receipt};
@@ -26,11 +29,17 @@ use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
 use crate::fault::Fault;
 
+/// No file could be larger.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
+/// The kernel counts 1 KiB for each.
+const MOST_INODES: u64 = 1 << 53;
+
 /// What is answered to one client.
 pub(super) struct Dispatch {
     state: Rc<State>,
     peer: Peer,
     connection: ConnectionId,
+    stream: Rc<UnixStream>,
 }
 
 /// An answer, of this interface or of the one that every Varlink service has.
@@ -50,17 +59,22 @@ pub(super) enum Refusal {
     Varlink(varlink::Error<'static>),
 }
 
-impl From<NamespaceError> for Refusal {
+/// Why a request isn't carried out.
+#[derive(Debug)]
+enum Declined {
+    Namespace(NamespaceError),
+    Fault(Fault),
+}
+
+impl From<NamespaceError> for Declined {
     fn from(error: NamespaceError) -> Self {
-        match &error {
-            NamespaceError::Registry(_) => {}
-            NamespaceError::Ground(_)
-            | NamespaceError::SessionFull { .. }
-            | NamespaceError::SessionOutOfInodes { .. } => {
-                tracing::warn!(%error, cause = namespace_fault(&error).cause(), "refused");
-            }
-        }
-        Self::Own(namespace_error(&error))
+        Self::Namespace(error)
+    }
+}
+
+impl From<Fault> for Declined {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
     }
 }
 
@@ -107,8 +121,13 @@ impl<Sock: Socket> Service<Sock> for Dispatch {
 
 impl Dispatch {
     /// Answers to a client on a connection.
-    pub(super) const fn new(state: Rc<State>, peer: Peer, connection: ConnectionId) -> Self {
-        Self { state, peer, connection }
+    pub(super) const fn new(
+        state: Rc<State>,
+        peer: Peer,
+        connection: ConnectionId,
+        stream: Rc<UnixStream>,
+    ) -> Self {
+        Self { state, peer, connection, stream }
     }
 
     async fn answer(&self, incoming: &Incoming) -> Result<Reply, Refusal> {
@@ -132,14 +151,40 @@ impl Dispatch {
                     method = request.method(),
                     "asked"
                 );
-                self.carry_out(request).await.map(|answer| Reply::Own(Box::new(answer)))
+                let answer = self.carry_out(request).await.map_err(|why| self.refusal(&why))?;
+                Ok(Reply::Own(Box::new(answer)))
             }
             Err(Unfit::Method) => Err(not_found(&incoming.method)),
             Err(Unfit::Parameters(reason)) => Err(Fault::RequestInvalid { reason }.into()),
         }
     }
 
-    async fn carry_out(&self, request: Request) -> Result<Answer, Refusal> {
+    /// The refusal that a client gets. What an operator should know is told once in a while.
+    fn refusal(&self, declined: &Declined) -> Refusal {
+        let error = match declined {
+            Declined::Fault(fault) => return Refusal::Own(Error::from(fault)),
+            Declined::Namespace(error) => error,
+        };
+        match error {
+            NamespaceError::Registry(_) => {}
+            NamespaceError::Ground(_)
+            | NamespaceError::SessionFull { .. }
+            | NamespaceError::SessionOutOfInodes { .. } => {
+                let (uid, fault) = (self.peer.uid, namespace_fault(error));
+                if self.state.is_news(uid, fault.code()) {
+                    tracing::warn!(uid, %error, cause = fault.cause(), "refused");
+                }
+            }
+        }
+        Refusal::Own(namespace_error(error))
+    }
+
+    /// Nothing begins any more once the daemon is to stop.
+    fn refuse_while_stopping(&self) -> Result<(), Fault> {
+        if self.state.stop.is_asked() { Err(Fault::Stopping) } else { Ok(()) }
+    }
+
+    async fn carry_out(&self, request: Request) -> Result<Answer, Declined> {
         let (namespace, peer) = (&self.state.namespace, &self.peer);
         let session = |view| wire::ShownSession { session: self.state.show().session(&view) };
         let lease = |view| wire::ShownLease { lease: self.state.show().lease(&view) };
@@ -147,6 +192,7 @@ impl Dispatch {
             Request::Describe(_) => Answer::Describe(self.state.describe()),
             Request::OpenSession(asked) => Answer::OpenSession(self.open_session(asked)?),
             Request::RetainSession(asked) => {
+                self.refuse_while_stopping()?;
                 namespace.show_session(peer, &asked.session)?;
                 let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
                 let token = namespace.retain_session(peer, &asked.session, holder)?;
@@ -160,6 +206,7 @@ impl Dispatch {
                 Answer::RotateSession(session(namespace.rotate_session(peer, &asked.session)?))
             }
             Request::ResizeSession(wire::ResizeSession { session: name, size, inodes }) => {
+                sensible(size, inodes)?;
                 Answer::ResizeSession(session(namespace.resize_session(peer, &name, size, inodes)?))
             }
             Request::CloseSession(asked) => {
@@ -167,13 +214,13 @@ impl Dispatch {
                 namespace.close_session(peer, &asked.session, force)?;
                 Answer::CloseSession(wire::Nothing {})
             }
-            Request::ListSessions(_) => Answer::ListSessions(wire::ShownSessions {
-                sessions: namespace
-                    .list_sessions(peer)
-                    .iter()
-                    .map(|view| self.state.show().session(view))
-                    .collect(),
-            }),
+            Request::ListSessions(asked) => {
+                let all = namespace.list_sessions(peer);
+                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let show = self.state.show();
+                let sessions = shown.iter().map(|view| show.session(view)).collect();
+                Answer::ListSessions(wire::ShownSessions { sessions, more })
+            }
             Request::ShowSession(asked) => {
                 Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
             }
@@ -193,13 +240,13 @@ impl Dispatch {
             Request::ReleaseLease(asked) => Answer::ReleaseLease(wire::ReleasedLease {
                 receipt: receipt(&namespace.release_lease(peer, &asked.lease)?),
             }),
-            Request::ListLeases(_) => Answer::ListLeases(wire::ShownLeases {
-                leases: namespace
-                    .list_leases(peer)
-                    .iter()
-                    .map(|view| self.state.show().lease(view))
-                    .collect(),
-            }),
+            Request::ListLeases(asked) => {
+                let all = namespace.list_leases(peer);
+                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let show = self.state.show();
+                let leases = shown.iter().map(|view| show.lease(view)).collect();
+                Answer::ListLeases(wire::ShownLeases { leases, more })
+            }
             Request::Status(_) => Answer::Status(self.state.status()),
             Request::Down(asked) => {
                 self.down(asked.mode.unwrap_or(wire::DownMode::Refuse)).await?;
@@ -208,11 +255,13 @@ impl Dispatch {
         })
     }
 
-    fn open_session(&self, asked: wire::OpenSession) -> Result<wire::OpenedSession, Refusal> {
-        if self.state.draining() {
+    fn open_session(&self, asked: wire::OpenSession) -> Result<wire::OpenedSession, Declined> {
+        self.refuse_while_stopping()?;
+        if self.state.draining() && !asked.name.as_deref().is_some_and(|name| self.is_open(name)) {
             return Err(Fault::Stopping.into());
         }
         let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
+        sensible(asked.size, asked.inodes)?;
         let policy = PolicyRequest {
             size: asked.size,
             inodes: asked.inodes,
@@ -228,7 +277,15 @@ impl Dispatch {
         })
     }
 
-    fn acquire_lease(&self, asked: &wire::AcquireLease) -> Result<wire::AcquiredLease, Refusal> {
+    /// Whether a session of the client's user is open under this name.
+    fn is_open(&self, name: &str) -> bool {
+        self.state.namespace.show_session(&self.peer, name).is_ok_and(|session| {
+            session.uid == self.peer.uid && session.name.as_deref() == Some(name) && !session.sealed
+        })
+    }
+
+    fn acquire_lease(&self, asked: &wire::AcquireLease) -> Result<wire::AcquiredLease, Declined> {
+        self.refuse_while_stopping()?;
         if asked.pid.is_some() {
             // What is wrong with the session is told before what is wrong with the process.
             self.state.namespace.check(&self.peer, &asked.session)?;
@@ -268,7 +325,7 @@ impl Dispatch {
         }
     }
 
-    async fn down(&self, mode: wire::DownMode) -> Result<(), Refusal> {
+    async fn down(&self, mode: wire::DownMode) -> Result<(), Declined> {
         let owner = self.state.facts.uid;
         if !self.peer.may_touch(owner) {
             return Err(Fault::DaemonNotYours { owner }.into());
@@ -276,7 +333,12 @@ impl Dispatch {
         self.state.namespace.check_outside(&self.peer)?;
         match mode {
             wire::DownMode::Refuse => self.refuse_while_sessions_live()?,
-            wire::DownMode::Drain => self.state.drain().await,
+            wire::DownMode::Drain => {
+                if !self.state.drain(self.left()).await {
+                    let reason = "whoever waited for the last session has left".to_owned();
+                    return Err(Fault::RequestInvalid { reason }.into());
+                }
+            }
             wire::DownMode::Force => {}
         }
         let (uid, pid) = (self.peer.uid, self.peer.process.pid);
@@ -285,17 +347,39 @@ impl Dispatch {
         Ok(())
     }
 
+    /// Waits until the client has left, or says no more. What it has sent isn't read.
+    async fn left(&self) {
+        // This interest is told of the end of what is sent, and not of what can be read.
+        if let Err(error) = self.stream.ready(Interest::PRIORITY).await {
+            tracing::debug!(%error, "a client can't be waited for");
+        }
+    }
+
     fn refuse_while_sessions_live(&self) -> Result<(), Fault> {
-        if self.state.namespace.counts().sessions == 0 {
+        // One that is sealed and has no lease is nobody's any more: it only waits to be discarded.
+        let lives = |view: &&SessionView| !view.sealed || view.leases > 0;
+        let everybody = Peer { uid: 0, ..self.peer };
+        if !self.state.namespace.list_sessions(&everybody).iter().any(|view| lives(&view)) {
             return Ok(());
         }
         let sessions = self.state.namespace.list_sessions(&self.peer);
-        let name = |view: &holdfast_fs::registry::SessionView| match &view.name {
+        let name = |view: &SessionView| match &view.name {
             Some(name) => name.clone(),
             None => view.id.to_string(),
         };
-        Err(Fault::SessionsAlive { sessions: sessions.iter().map(name).collect() })
+        Err(Fault::SessionsAlive { sessions: sessions.iter().filter(lives).map(name).collect() })
     }
+}
+
+/// Refuses limits that no store has; some would be taken for none.
+fn sensible(size: Option<u64>, inodes: Option<u64>) -> Result<(), Fault> {
+    for (name, value, most) in [("size", size, MOST_BYTES), ("inodes", inodes, MOST_INODES)] {
+        if value.is_some_and(|value| value > most) {
+            let reason = format!("`{name}` is more than {most}");
+            return Err(Fault::RequestInvalid { reason });
+        }
+    }
+    Ok(())
 }
 
 /// What every Varlink service answers about itself.

@@ -25,13 +25,13 @@ const PIECE: usize = 4096;
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Framed {
-    stream: UnixStream,
+    stream: Rc<UnixStream>,
     stop: Stop,
 }
 
 impl Framed {
     /// A connection that ends after the request in hand once the daemon is to stop.
-    pub(super) const fn new(stream: UnixStream, stop: Stop) -> Self {
+    pub(super) const fn new(stream: Rc<UnixStream>, stop: Stop) -> Self {
         Self { stream, stop }
     }
 }
@@ -41,7 +41,7 @@ impl Socket for Framed {
     type WriteHalf = Writing;
 
     fn split(self) -> (Reading, Writing) {
-        let stream = Rc::new(self.stream);
+        let stream = self.stream;
         let reading = Reading {
             stream: Rc::clone(&stream),
             stop: self.stop,
@@ -81,6 +81,9 @@ impl ReadHalf for Reading {
             if let Some(end) = self.end {
                 return Ok(ReadResult::new(self.hand_on(end, buffer)));
             }
+            if self.stop.is_asked() {
+                return Ok(ReadResult::new(0));
+            }
             match self.read.iter().position(|byte| *byte == END) {
                 Some(end) if end < LONGEST_REQUEST => self.judge(end),
                 _ if self.read.len() >= LONGEST_REQUEST => {
@@ -90,6 +93,7 @@ impl ReadHalf for Reading {
                 _ => {
                     let asked = self.stop.clone();
                     let more = tokio::select! {
+                        biased;
                         _ = asked.asked() => 0,
                         more = receive(&self.stream, &mut self.read) => more?,
                     };

@@ -48,6 +48,7 @@ pub(crate) async fn serve(
     let state = Rc::new(state);
     let mut clients = JoinSet::new();
     let why = tokio::select! {
+        biased;
         why = state.stop.asked() => why,
         () = idle(&state) => Why::Idle,
         watched = watching.run(Rc::clone(&state)) => {
@@ -84,7 +85,10 @@ async fn accept(listener: &UnixListener, state: &Rc<State>, clients: &mut JoinSe
                     clients.spawn_local(attend(Rc::clone(state), stream, connection));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a client can't be let in");
+                    // Whose doing it is can't be told.
+                    if state.is_news(state.facts.uid, "accept") {
+                        tracing::warn!(%error, "a client can't be let in");
+                    }
                     tokio::time::sleep(SHORTAGE).await;
                 }
             },
@@ -111,7 +115,7 @@ async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) 
         Ok(peer) => peer,
         Err(fault) => {
             let (uid, pid) = (peer.uid, peer.process.pid);
-            if state.note_turned_away(uid) {
+            if state.is_news(uid, fault.code()) {
                 tracing::warn!(uid, pid, cause = fault.cause(), "turned away");
             }
             turn_away(&stream, &fault);
@@ -119,7 +123,8 @@ async fn attend(state: Rc<State>, stream: UnixStream, connection: ConnectionId) 
         }
     };
     let seat = Seat { state, peer, connection };
-    let dispatch = Dispatch::new(Rc::clone(&seat.state), peer, connection);
+    let stream = Rc::new(stream);
+    let dispatch = Dispatch::new(Rc::clone(&seat.state), peer, connection, Rc::clone(&stream));
     let framed = Framed::new(stream, seat.state.stop.clone());
     if let Err(error) = Server::new(ReadyListener::new(framed), dispatch).run().await {
         tracing::debug!(?connection, %error, "a connection broke off");

@@ -3,12 +3,13 @@
 //! A process is held by a pidfd, so another one with the same pid is never taken for it. It must
 //! never ask twice for what an event will tell.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_fs::clock::Timestamp;
 use holdfast_fs::namespace::Observer;
@@ -31,6 +32,9 @@ pub(crate) use super::peer::Lines;
 
 /// How long to wait where no descriptor is left to wait with; no event tells when one is.
 const SHORTAGE: Duration = Duration::from_secs(1);
+
+/// For how long a shortage that was told is no news.
+const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// What the namespace says.
 enum Said {
@@ -112,12 +116,30 @@ impl Watching {
 struct Processes {
     waits: JoinSet<Process>,
     handles: HashMap<Process, AbortHandle>,
+    told: Rc<Told>,
+}
+
+/// When it was last told that a process can't be waited for: whoever can cause that can't fill the
+/// log with it.
+#[derive(Default)]
+struct Told(Cell<Option<Instant>>);
+
+impl Told {
+    fn is_news(&self) -> bool {
+        let news = self.0.get().is_none_or(|told| told.elapsed() >= STALE_AFTER);
+        if news {
+            self.0.set(Some(Instant::now()));
+        }
+        news
+    }
 }
 
 impl Processes {
     fn watch(&mut self, process: Process) {
-        let waits = &mut self.waits;
-        self.handles.entry(process).or_insert_with(|| waits.spawn_local(end_of(process)));
+        let (waits, told) = (&mut self.waits, &self.told);
+        self.handles
+            .entry(process)
+            .or_insert_with(|| waits.spawn_local(end_of(process, Rc::clone(told))));
     }
 
     fn unwatch(&mut self, process: Process) {
@@ -140,7 +162,7 @@ impl Processes {
 }
 
 /// Waits for the end of a process.
-async fn end_of(process: Process) -> Process {
+async fn end_of(process: Process, told: Rc<Told>) -> Process {
     loop {
         let waited = match hold(process) {
             Ok(Some(held)) => wait_for(held).await,
@@ -150,7 +172,9 @@ async fn end_of(process: Process) -> Process {
         match waited {
             Ok(()) => return process,
             Err(error) => {
-                tracing::warn!(pid = process.pid, %error, "a process can't be waited for yet");
+                if told.is_news() {
+                    tracing::warn!(pid = process.pid, %error, "a process can't be waited for yet");
+                }
                 tokio::time::sleep(SHORTAGE).await;
             }
         }

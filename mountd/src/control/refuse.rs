@@ -65,6 +65,7 @@ fn ground_fault(error: &GroundError) -> Fault {
         // The ground has no number for it; its words stand in the message.
         GroundError::Exhausted => Fault::GenerationsExhausted { limit: 0 },
         GroundError::NotSupported(what) => Fault::NotSupported { what: (*what).to_owned() },
+        GroundError::Unfit => Fault::RequestInvalid { reason: error.to_string() },
         GroundError::Refused { step, errno } => {
             Fault::StoreUnusable { step: (*step).to_owned(), errno: *errno }
         }

@@ -3,7 +3,7 @@
 //! It must never serve anybody itself.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use holdfast_fs::namespace::Namespace;
 use holdfast_fs::registry::{Bounds, Peer};
 use tokio::sync::watch;
 
+use super::news::News;
 use super::peer::stranger;
 use super::show::{Show, count, counts, milliseconds};
 use super::wire;
@@ -21,6 +22,9 @@ use crate::fault::Fault;
 
 /// Connections, of all users together.
 pub(super) const CONNECTIONS: usize = 1024;
+/// Some of them are kept for root and the one whose daemon it is, so that others can't shut out
+/// whoever could put things right.
+const CONNECTIONS_KEPT: usize = 64;
 /// Connections of one user.
 pub(super) const CONNECTIONS_PER_UID: usize = 256;
 
@@ -70,6 +74,11 @@ impl Stop {
         });
     }
 
+    /// Whether somebody has asked.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Waits until somebody asks.
     pub(crate) async fn asked(&self) -> Why {
         let mut asked = self.0.subscribe();
@@ -93,7 +102,9 @@ pub(crate) struct State {
     started: Timestamp,
     /// As whom root is seen, where that isn't as root.
     stranger: Option<u32>,
-    draining: Cell<bool>,
+    /// How many clients wait for the last session to end.
+    draining: Cell<usize>,
+    news: RefCell<News>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
 }
@@ -102,8 +113,22 @@ pub(crate) struct State {
 struct Connections {
     all: usize,
     of: HashMap<u32, usize>,
-    /// Who was turned away, and has not been let in or out since.
-    turned_away: HashSet<u32>,
+}
+
+/// One client that waits for the last session to end.
+struct Draining<'a>(&'a Cell<usize>);
+
+impl<'a> Draining<'a> {
+    fn begin(waiting: &'a Cell<usize>) -> Self {
+        waiting.set(waiting.get() + 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
 }
 
 impl State {
@@ -134,7 +159,8 @@ impl State {
             clock,
             started,
             stranger: stranger(),
-            draining: Cell::new(false),
+            draining: Cell::new(0),
+            news: RefCell::default(),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
         })
@@ -179,7 +205,7 @@ impl State {
     pub(super) fn status(&self) -> wire::CurrentStatus {
         wire::CurrentStatus {
             uptime_ms: milliseconds(self.clock.now().since(self.started)),
-            draining: self.draining.get(),
+            draining: self.draining(),
             device: self.facts.device,
             epoch: self.facts.epoch,
             counts: counts(self.namespace.counts(), self.connections.borrow().all),
@@ -192,17 +218,26 @@ impl State {
     }
 
     pub(super) fn draining(&self) -> bool {
-        self.draining.get()
+        self.draining.get() > 0
     }
 
-    /// From here on no session is opened. Waits until the last one is gone.
-    pub(super) async fn drain(&self) {
-        self.draining.set(true);
-        let mut changed = self.changed.subscribe();
-        while self.namespace.counts().sessions > 0 {
-            if changed.changed().await.is_err() {
-                break;
+    /// From here on no session is opened. Waits until the last one is gone, or until whoever waits
+    /// for that has left, which lets sessions be opened again; says whether the last one is gone.
+    pub(super) async fn drain(&self, left: impl Future<Output = ()>) -> bool {
+        let _draining = Draining::begin(&self.draining);
+        self.note_change();
+        let last_gone = async {
+            let mut changed = self.changed.subscribe();
+            while self.namespace.counts().sessions > 0 {
+                if changed.changed().await.is_err() {
+                    break;
+                }
             }
+        };
+        tokio::select! {
+            biased;
+            () = last_gone => true,
+            () = left => false,
         }
     }
 
@@ -214,7 +249,9 @@ impl State {
     /// As whom a client is served.
     ///
     /// The socket of a daemon that serves its user alone lets that user in and root. From within
-    /// the user namespace that such a daemon has, root looks like nobody; it acts as the user.
+    /// the user namespace that such a daemon has, root looks like nobody; it acts as the user. So
+    /// does every other uid, which the socket's mode (0600, from the moment it can be called) keeps
+    /// out: only root gets past that.
     ///
     /// # Errors
     /// Where it is not to be served.
@@ -231,8 +268,9 @@ impl State {
             Err(Fault::LimitReached { limit: limit.to_owned(), value: count(value) })
         };
         let mut connections = self.connections.borrow_mut();
-        if connections.all >= CONNECTIONS {
-            return limit("connections", CONNECTIONS);
+        let most = most_connections(&self.facts, uid);
+        if connections.all >= most {
+            return limit("connections", most);
         }
         let own = connections.of.entry(uid).or_default();
         if *own >= CONNECTIONS_PER_UID {
@@ -245,15 +283,14 @@ impl State {
         Ok(())
     }
 
-    /// Somebody was turned away. Whether that is news, so that nobody fills the log by trying.
-    pub(super) fn note_turned_away(&self, uid: u32) -> bool {
-        self.connections.borrow_mut().turned_away.insert(uid)
+    /// Whether something that a user's doing has caused is news, so that nobody fills the log.
+    pub(super) fn is_news(&self, uid: u32, cause: &'static str) -> bool {
+        self.news.borrow_mut().is_news(uid, cause, self.clock.now())
     }
 
     /// A connection that was admitted is gone.
     pub(super) fn dismiss(&self, uid: u32) {
         let mut connections = self.connections.borrow_mut();
-        connections.turned_away.remove(&uid);
         connections.all = connections.all.saturating_sub(1);
         if let Some(own) = connections.of.get_mut(&uid) {
             *own = own.saturating_sub(1);
@@ -283,6 +320,11 @@ impl State {
             }
         }
     }
+}
+
+/// How many connections there may be for this user to get one more.
+const fn most_connections(facts: &Facts, uid: u32) -> usize {
+    if uid == 0 || uid == facts.uid { CONNECTIONS } else { CONNECTIONS - CONNECTIONS_KEPT }
 }
 
 fn recognise(facts: &Facts, stranger: Option<u32>, peer: Peer) -> Result<Peer, Fault> {
@@ -316,6 +358,13 @@ mod tests {
             bounds: Bounds::default(),
             lost_promises: Vec::new(),
         }
+    }
+
+    #[test]
+    fn some_connections_are_kept_for_those_who_can_put_things_right() {
+        let most = |uid| most_connections(&facts(true), uid);
+        assert_eq!((most(0), most(1000)), (CONNECTIONS, CONNECTIONS));
+        assert_eq!(most(1001), CONNECTIONS - CONNECTIONS_KEPT);
     }
 
     #[test]

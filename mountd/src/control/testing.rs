@@ -41,6 +41,10 @@ impl Thin {
 }
 
 impl Ground for Thin {
+    fn holds_limits(&self) -> bool {
+        true
+    }
+
     fn raise_session(&self, _: &SessionId, _: Owner) -> Result<u64, GroundError> {
         self.number()
     }

@@ -21,7 +21,7 @@ fn all() -> Vec<Fault> {
         Fault::KernelTooOld { missing: "fsopen", errno },
         Fault::MountpointParentMissing { parent: path(), errno },
         Fault::MountpointParentNotDirectory { parent: path() },
-        Fault::MountpointParentWritable { parent: path(), mode: 0o777 },
+        Fault::MountpointParentWritable { parent: path(), owner: 7, mode: 0o777 },
         Fault::MountpointSymlink { path: path(), target: path() },
         Fault::MountpointNotDirectory { path: path(), found: "fifo" },
         Fault::MountpointWrongOwner { path: path(), expected: 0, found: 1 },

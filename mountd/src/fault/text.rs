@@ -75,9 +75,10 @@ impl Fault {
                 "what should contain the mountpoint is not a directory",
                 format!("make {} a directory, {OTHER_MOUNTPOINT}", parent.display()),
             ),
-            Self::MountpointParentWritable { parent, mode } => text(
+            Self::MountpointParentWritable { parent, owner, mode } => text(
                 format!(
-                    "{} has mode {mode:04o}: expected that others can't write there, or the \
+                    "{} belongs to uid {owner} and has mode {mode:04o}: expected that it is \
+                     root's or the daemon's user's, and that others can't write there, or the \
                      sticky bit",
                     parent.display()
                 ),
@@ -205,6 +206,11 @@ impl Fault {
                 "the store has no inodes left",
                 "remove what is not needed, or give the session more with `session resize`",
             ),
+            Self::GenerationsExhausted { limit: 0 } => plain(
+                "there are no descriptors, or no numbers, for another generation",
+                "end what still uses retired generations, close sessions, or start the daemon \
+                 with a higher limit of open files",
+            ),
             Self::GenerationsExhausted { limit } => plain(
                 format!("all {limit} generations that there may be are in use"),
                 "end what still uses retired generations, or close sessions",
@@ -263,9 +269,10 @@ impl Fault {
             Self::RequestTooLarge { limit } => {
                 plain(format!("the request has more than {limit} bytes"), "send a smaller one")
             }
-            Self::NotSupported { what } => {
-                plain(format!("not supported: {what}"), "use a version or a host that supports it")
-            }
+            Self::NotSupported { what } => plain(
+                format!("not supported: {what}"),
+                "leave out what asks for it, or use a store, a version or a host that supports it",
+            ),
             Self::Stopping => plain("the daemon is about to end", "ask again once it has"),
 
             Self::DaemonUnreachable { tried } => text(

@@ -13,6 +13,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -20,6 +23,9 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
 use super::ask::{Call, Listener, PATIENCE};
 use crate::config::{Host, Settings};
@@ -28,6 +34,8 @@ use crate::place::{Directory, Place, Problem, Wanted, in_proc};
 
 /// How long it may take daemons that start and stop to get out of each other's way.
 const TURMOIL: Duration = Duration::from_secs(30);
+/// How many callers may wait to be let in.
+const BACKLOG: i32 = 1024;
 /// What is written in a lock is no longer.
 const LONGEST_NOTE: usize = 8192;
 
@@ -60,7 +68,7 @@ pub(super) fn take(
             }
             Err(problem) => return Err(to_fault(problem)),
         };
-        let Some(lock) = Lock::open(&socket, host)? else { continue };
+        let Some(lock) = Lock::open(&socket, host, end)? else { continue };
         let mine = lock.try_hold()?;
         let failed = |error| refused(socket.path(), error);
         // With the short lock still held, so that there is a socket where there is a daemon.
@@ -112,14 +120,21 @@ impl Seat {
             unlinkat(socket.parent(), socket.name(), AtFlags::empty())
                 .map_err(|errno| refused(socket.path(), errno))?;
         }
+        let failed = |errno| refused(socket.path(), errno);
         let listener =
-            UnixListener::bind(socket.address()).map_err(|error| refused(socket.path(), error))?;
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(failed)?;
+        let address = SocketAddrUnix::new(socket.address()).map_err(failed)?;
+        bind(&listener, &address).map_err(failed)?;
         let Some(socket_file) = socket.look().map_err(to_fault)? else {
             return Err(refused(socket.path(), "it was removed as soon as it was made"));
         };
         // Who calls is told by the kernel, so where many users are served anybody may call.
         let mode = Mode::from_raw_mode(if host.privileged { 0o666 } else { 0o600 });
-        chmod(in_proc(socket_file.as_fd()), mode).map_err(|errno| refused(socket.path(), errno))?;
+        chmod(in_proc(socket_file.as_fd()), mode).map_err(failed)?;
+        // Only now can anybody call.
+        listen(&listener, BACKLOG).map_err(failed)?;
+        let listener = UnixListener::from(listener);
         lock.made = lock.read_made();
         let made = lock.made.clone();
         lock.write(made.as_deref()).map_err(|error| refused(socket.path(), error))?;
@@ -169,7 +184,7 @@ impl Seat {
 /// The lock beside a socket.
 #[derive(Debug)]
 struct Lock {
-    file: File,
+    file: Arc<File>,
     place: Place,
     /// The mountpoint that a daemon had made and left behind.
     made: Option<PathBuf>,
@@ -177,7 +192,7 @@ struct Lock {
 
 impl Lock {
     /// The lock file, with the short lock; `None` where it was removed meanwhile.
-    fn open(socket: &Place, host: Host) -> Result<Option<Self>, Fault> {
+    fn open(socket: &Place, host: Host, end: Instant) -> Result<Option<Self>, Fault> {
         let mut name = OsString::from(socket.name());
         name.push(".lock");
         let place = match Place::of(&socket.path().with_file_name(&name)) {
@@ -188,7 +203,7 @@ impl Lock {
         };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(place.parent(), &name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => File::from(file),
+            Ok(file) => Arc::new(File::from(file)),
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(refused(place.path(), errno)),
         };
@@ -198,8 +213,14 @@ impl Lock {
         {
             return Err(refused(place.path(), "the lock is not a file of ours"));
         }
-        fcntl_lock(&file, FlockOperation::LockExclusive)
-            .map_err(|errno| refused(place.path(), errno))?;
+        match lock_until(&file, end) {
+            Some(Ok(())) => {}
+            Some(Err(errno)) => return Err(refused(place.path(), errno)),
+            None => {
+                let socket = socket.path().to_owned();
+                return Err(Fault::DaemonUnresponsive { socket, waited: TURMOIL });
+            }
+        }
         let lock = Self { file, place, made: None };
         Ok(lock.place.is(lock.file.as_fd()).then_some(lock))
     }
@@ -240,8 +261,10 @@ impl Lock {
 
     /// Takes the short lock again. Without it somebody may find the seat half left, and says so.
     fn keep_others_out(&self) {
-        if let Err(errno) = fcntl_lock(&self.file, FlockOperation::LockExclusive) {
-            tracing::warn!(%errno, "the lock was not to be had for leaving");
+        match lock_until(&self.file, Instant::now() + TURMOIL) {
+            Some(Ok(())) => {}
+            Some(Err(errno)) => tracing::warn!(%errno, "the lock was not to be had for leaving"),
+            None => tracing::warn!("the lock was not to be had for leaving in time"),
         }
     }
 
@@ -250,6 +273,24 @@ impl Lock {
             let _ = unlinkat(self.place.parent(), self.place.name(), AtFlags::empty());
         }
     }
+}
+
+/// Waits for the short lock; `None` where it isn't to be had in time. The thread that then still
+/// waits has the file open, as closing it anywhere would give the lock up, and ends with us.
+fn lock_until(file: &Arc<File>, end: Instant) -> Option<Result<(), Errno>> {
+    match fcntl_lock(&**file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::AGAIN | Errno::ACCESS) => {}
+        done => return Some(done),
+    }
+    let (tell, told) = channel();
+    let waits = Arc::clone(file);
+    let waiting = thread::Builder::new().name("lock".to_owned()).spawn(move || {
+        let _ = tell.send(fcntl_lock(&*waits, FlockOperation::LockExclusive));
+    });
+    if let Err(error) = waiting {
+        return Some(Err(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
+    }
+    told.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
 }
 
 /// Makes and checks the directory of the socket; answers with it where it is ours to remove.
@@ -265,7 +306,7 @@ fn socket_directory(host: Host, settings: &Settings) -> Result<Option<(Place, Di
     let mode = if host.privileged { 0o755 } else { 0o700 };
     let wanted = Wanted { owner: host.uid, mode, empty: false };
     if settings.own_socket_directory {
-        place.refuse_writable_parent().map_err(to_fault)?;
+        place.refuse_writable_parent(host.uid).map_err(to_fault)?;
         let found = place.find_or_make(wanted).map_err(to_fault)?;
         // Nobody else has a reason to make it, so one that was left behind goes too.
         return Ok(Some((place, Directory { made: true, ..found })));
@@ -277,7 +318,7 @@ fn socket_directory(host: Host, settings: &Settings) -> Result<Option<(Place, Di
         return Ok(Some((place, made)));
     }
     let socket = Place::of(&settings.socket).map_err(to_fault)?;
-    socket.refuse_writable_parent().map_err(to_fault)?;
+    socket.refuse_writable_parent(host.uid).map_err(to_fault)?;
     Ok(None)
 }
 
@@ -289,8 +330,9 @@ fn to_fault(problem: Problem) -> Fault {
     match problem {
         Problem::ParentMissing { parent, errno } => refused(&parent, errno),
         Problem::ParentNotDirectory { parent } => refused(&parent, "it is not a directory"),
-        Problem::ParentWritable { parent, mode } => {
-            refused(&parent, format!("others may write there: its mode is {mode:04o}"))
+        Problem::ParentWritable { parent, owner, mode } => {
+            let why = format!("others may write there: it is uid {owner}'s, with mode {mode:04o}");
+            refused(&parent, why)
         }
         Problem::Symlink { path, target } => {
             refused(&path, format!("it is a symbolic link to {}", target.display()))

@@ -108,10 +108,10 @@ impl Mount {
         let mut helper = helper::command();
         helper.args(["-o", &options, "--"]).arg(place.path());
         helper.env(HELPER_SOCKET, "0").stdin(Stdio::from(theirs));
-        let output = helper.output();
+        let output = helper::run(place.path(), &mut helper);
         // Else our own copy of its end would keep us waiting for what it hasn't sent.
         drop(helper);
-        let output = helper::succeeded(place.path(), output).map_err(|fault| {
+        let output = output.map_err(|fault| {
             // The helper opens the device with our rights; so we can tell that reason from others.
             match openat(CWD, DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
                 Ok(_) => fault,

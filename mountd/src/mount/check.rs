@@ -30,7 +30,7 @@ impl Mountpoint {
     /// Checks the path, and makes the directory where there is none.
     pub(crate) fn check(path: &Path, host: Host) -> Result<Self, Fault> {
         let place = Place::of(path).map_err(to_fault)?;
-        place.refuse_writable_parent().map_err(to_fault)?;
+        place.refuse_writable_parent(host.uid).map_err(to_fault)?;
         let wanted = Wanted { owner: host.uid, mode: host.mountpoint_mode(), empty: true };
         for _ in 0..LEFT_BEHIND_LIMIT {
             let directory = match place.look().map_err(to_fault)? {
@@ -104,8 +104,8 @@ fn to_fault(problem: Problem) -> Fault {
             Fault::MountpointParentMissing { parent, errno }
         }
         Problem::ParentNotDirectory { parent } => Fault::MountpointParentNotDirectory { parent },
-        Problem::ParentWritable { parent, mode } => {
-            Fault::MountpointParentWritable { parent, mode }
+        Problem::ParentWritable { parent, owner, mode } => {
+            Fault::MountpointParentWritable { parent, owner, mode }
         }
         Problem::Symlink { path, target } => Fault::MountpointSymlink { path, target },
         Problem::NotDirectory { path, found } => Fault::MountpointNotDirectory { path, found },

@@ -1,6 +1,7 @@
 //! Takes mounts of ours away: never one that has something else mounted on it or in it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::Stdio;
 
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -30,8 +31,9 @@ pub(super) fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), F
         return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
             .map_err(|errno| stale(place, errno.to_string()));
     }
-    let output = helper::command().args(["-u", "-z", "--"]).arg(place.path()).output();
-    helper::succeeded(place.path(), output).map(drop)
+    let mut helper = helper::command();
+    helper.args(["-u", "-z", "--"]).arg(place.path()).stdin(Stdio::null());
+    helper::run(place.path(), &mut helper).map(drop)
 }
 
 pub(super) fn stale(place: &Place, cause: impl Into<String>) -> Fault {

@@ -117,8 +117,20 @@ fn a_parent_must_be_a_directory_that_others_cannot_change() {
         fs::create_dir(&parent).expect("made");
         set_mode(&parent, mode);
         let place = Place::of(&parent.join("x")).expect("a place");
-        assert_eq!(place.refuse_writable_parent().is_err(), refused, "{mode:o}");
+        let judged = place.refuse_writable_parent(geteuid().as_raw());
+        assert_eq!(judged.is_err(), refused, "{mode:o}");
     }
+    // Its owner may replace what is in it, sticky or not.
+    let parent = room.join("1777");
+    let (us, them) = if geteuid().is_root() {
+        std::os::unix::fs::chown(&parent, Some(1), None).expect("chown");
+        (0, 1)
+    } else {
+        (geteuid().as_raw() + 1, geteuid().as_raw())
+    };
+    let place = Place::of(&parent.join("x")).expect("a place");
+    let problem = Problem::ParentWritable { parent, owner: them, mode: 0o1777 };
+    assert_eq!(place.refuse_writable_parent(us), Err(problem));
 }
 
 #[test]

@@ -26,6 +26,11 @@ impl Budget {
         Self::of(getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED))
     }
 
+    /// How many generations one user may have.
+    pub(super) const fn generations_per_uid(self, many_users: bool) -> usize {
+        if many_users { self.generations.div_ceil(2) } else { self.generations }
+    }
+
     fn of(limit: u64) -> Self {
         let part = |of: u64, most: u64| usize::try_from((limit / of).min(most)).unwrap_or(0);
         Self { inodes: part(2, MOST_INODES), generations: part(8, MOST_GENERATIONS) }
@@ -39,6 +44,8 @@ mod tests {
     #[test]
     fn parts_leave_something_over() {
         assert_eq!(Budget::of(1024), Budget { inodes: 512, generations: 128 });
+        assert_eq!(Budget::of(1024).generations_per_uid(true), 64);
+        assert_eq!(Budget::of(1024).generations_per_uid(false), 128);
         assert_eq!(Budget::of(20_000), Budget { inodes: 10_000, generations: 2500 });
         let most = Budget { inodes: 32_768, generations: 4096 };
         assert_eq!(Budget::of(UNLIMITED), most);

@@ -66,7 +66,11 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
     });
     let fs = filesystem(&begin, budget)?;
     let (observer, watching) = control::watching();
-    let bounds = Bounds { generations: budget.generations, ..Bounds::default() };
+    let bounds = Bounds {
+        generations: budget.generations,
+        generations_per_uid: budget.generations_per_uid(begin.privileged),
+        ..Bounds::default()
+    };
     let namespace = namespace(&fs, store, observer, bounds)?;
     let connection = Connection::open(connection, fs, THREADS)
         .map_err(|error| system("shake hands with the kernel", &error))?;
@@ -164,8 +168,13 @@ fn filesystem(begin: &Begin, budget: Budget) -> Result<Arc<TempFs>, Fault> {
         descriptors: budget.inodes,
     };
     let records = TempFs::records().map_err(refused("make the file of inode records"))?;
-    let fs = TempFs::new(records, options, Arc::new(System))
-        .map_err(refused("map the inode records"))?;
+    let fs = TempFs::new(records, options, Arc::new(System)).map_err(|errno| match errno {
+        Errno::FBIG => Fault::System {
+            step: "make the file of inode records, larger than the hard limit of file sizes",
+            errno,
+        },
+        errno => refused("map the inode records")(errno),
+    })?;
     Ok(Arc::new(fs))
 }
 
@@ -179,7 +188,7 @@ fn namespace(
         StoreError::Refused { step, errno } => {
             Fault::StoreUnusable { step: step.to_owned(), errno }
         }
-        StoreError::NoLimits | StoreError::InodeTooLarge(_) => {
+        StoreError::NoLimits | StoreError::Unfit | StoreError::InodeTooLarge(_) => {
             Fault::StoreUnusable { step: error.to_string(), errno: Errno::NOTSUP }
         }
     })?;

@@ -36,6 +36,8 @@ pub(super) struct Pages {
     pub(super) used: BTreeMap<GenerationKey, Usage>,
     /// What fails, and how.
     pub(super) failing: BTreeMap<Step, GroundError>,
+    /// Whether no limit can be held.
+    pub(super) boundless: bool,
     draining: BTreeMap<GenerationKey, Gone>,
     inodes: u64,
 }
@@ -82,6 +84,10 @@ impl Pages {
 }
 
 impl Ground for Books {
+    fn holds_limits(&self) -> bool {
+        !self.open().boundless
+    }
+
     fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
         let mut pages = self.open();
         let inode = pages.step(Step::Session)?;

@@ -51,6 +51,24 @@ fn a_generation_that_could_not_be_made_leaves_the_session_as_it_was() {
 }
 
 #[test]
+fn limits_that_no_store_holds_are_refused_before_there_is_a_lease() {
+    let world = World::new();
+    world.books.open().boundless = true;
+    for (size, inodes) in [(Some(100), None), (None, Some(10))] {
+        let policy = PolicyRequest { size, inodes, ..PolicyRequest::default() };
+        let refused = world.namespace.open_session(&peer(1), Some("chat"), &policy, held(1));
+        assert_eq!(refused.unwrap_err().code(), "not-supported");
+        assert_eq!(world.namespace.counts().sessions, 0);
+    }
+    world.open("chat", &PolicyRequest::default());
+    let refused = world.namespace.resize_session(&peer(1), "chat", Some(50), None);
+    assert_eq!(refused.unwrap_err().code(), "not-supported");
+    let session = world.namespace.show_session(&peer(1), "chat").unwrap();
+    assert_eq!(session.policy.size, None);
+    world.agree();
+}
+
+#[test]
 fn limits_that_can_t_be_set_are_not_recorded() {
     let world = World::new();
     let policy = PolicyRequest { size: Some(100), ..PolicyRequest::default() };
@@ -82,6 +100,7 @@ fn every_error_of_the_ground_has_its_code() {
         (GroundError::Full, "store-full"),
         (GroundError::OutOfInodes, "store-out-of-inodes"),
         (GroundError::Exhausted, "generations-exhausted"),
+        (GroundError::Unfit, "request-invalid"),
         (GroundError::NotSupported("limits"), "not-supported"),
         (GroundError::Refused { step: "a step", errno: Errno::IO }, "store-unusable"),
     ];

@@ -283,6 +283,23 @@ fn nobody_ends_a_session_from_inside_a_lease_of_it() {
 }
 
 #[test]
+fn what_an_owner_starts_acts_for_the_owner_unless_a_lease_is_nearer() {
+    let mut desk = Desk::new();
+    // A shell that is owner and leased, what it starts, a command with a lease below, and a child.
+    let (shell, tool, grandchild) = (peer(ALICE, 1), peer(ALICE, 5), peer(ALICE, 8));
+    let id = desk.open(&shell, "chat", held(1)).session.id;
+    desk.lease(&shell, "chat", bound(1));
+    desk.registry.check_outside(&tool, &[process(5), process(1)], Some(id)).unwrap();
+
+    desk.lease(&shell, "chat", bound(7));
+    let line = [process(8), process(7), process(1)];
+    let refused = RegistryError::NotFromInside { session: id };
+    assert_eq!(desk.registry.check_outside(&grandchild, &line, None), Err(refused));
+    desk.retain(&shell, "chat", held(7)).unwrap();
+    desk.registry.check_outside(&grandchild, &line, None).unwrap();
+}
+
+#[test]
 fn asking_for_an_unbound_lease_puts_nobody_inside() {
     let mut desk = Desk::new();
     let alice = peer(ALICE, 1);

@@ -162,8 +162,10 @@ fn every_bound_has_its_error() {
     let mut desk = Desk::with(Bounds {
         sessions_per_uid: 2,
         leases_per_session: 2,
+        leases_per_uid: 3,
         tokens_per_session: 2,
         generations: 2,
+        generations_per_uid: 2,
         remembered_per_uid: 2,
     });
     let (alice, bob) = (peer(ALICE, 1), peer(BOB, 2));
@@ -273,4 +275,56 @@ fn every_code_is_kebab_case() {
         assert_eq!(error.code(), code);
         assert!(!error.to_string().is_empty() && !error.to_string().contains('/'));
     }
+}
+
+#[test]
+fn whoever_only_attaches_can_always_attach_again() {
+    let mut desk = Desk::with(Bounds { tokens_per_session: 3, ..Bounds::default() });
+    let alice = peer(ALICE, 1);
+    let first = desk.open(&alice, "chat", linger(60));
+    let id = first.session.id;
+    desk.open(&alice, "chat", linger(500));
+    for _ in 0..10 {
+        desk.open(&alice, "chat", linger(10));
+    }
+    let view = desk.view(id);
+    assert_eq!(view.tokens.len(), 3);
+    let mut left: Vec<_> = view.tokens.iter().map(|token| token.holder).collect();
+    left.sort_by_key(|holder| match holder {
+        Holder::Linger { ttl } => *ttl,
+        Holder::Process(_) => std::time::Duration::ZERO,
+    });
+    assert_eq!(left, [linger(10), linger(60), linger(500)]);
+    // A process has nothing that could take over what hangs on it.
+    let refused = desk.try_open(&alice, Some("chat"), &ANY, held(7));
+    let limit = Limit::TokensPerSession;
+    assert_eq!(refused.unwrap_err(), RegistryError::LimitReached { limit, value: 3 });
+    desk.release(&alice, "chat", first.token).expect("once known, whether or not it is left");
+    assert!(!desk.view(id).sealed);
+    desk.wait(499);
+    desk.tick();
+    assert!(!desk.view(id).sealed);
+    desk.wait(1);
+    desk.tick();
+    assert!(desk.is_gone(id));
+}
+
+#[test]
+fn one_user_does_not_get_all_generations() {
+    let mut desk = Desk::with(Bounds { generations_per_uid: 2, ..Bounds::default() });
+    let (alice, bob, root) = (peer(ALICE, 1), peer(BOB, 2), peer(0, 3));
+    for (peer, names) in [(&alice, ["a", "b", "c"]), (&root, ["a", "b", "c"])] {
+        for name in names {
+            desk.open(peer, name, linger(60));
+        }
+        desk.lease(peer, "a", bound(5));
+        desk.lease(peer, "b", bound(5));
+    }
+    let limit = Limit::GenerationsPerUid;
+    let refused = desk.registry.leasable(&alice, "c");
+    assert_eq!(refused.unwrap_err(), RegistryError::LimitReached { limit, value: 2 });
+    desk.lease(&alice, "a", bound(6));
+    desk.lease(&root, "c", bound(5));
+    desk.open(&bob, "a", linger(60));
+    desk.lease(&bob, "a", bound(5));
 }

@@ -85,3 +85,22 @@ fn a_fault_is_one_line_of_json_on_the_status_descriptor() {
     assert_eq!(serde_json::from_str::<FaultReport>(&told).expect("JSON"), report);
     assert!(Status::new(-1).is_err());
 }
+
+#[test]
+fn a_standard_stream_for_the_status_stays_the_commands() {
+    use rustix::io::{FdFlags, fcntl_getfd};
+    use std::os::fd::AsRawFd as _;
+    let error = io::stderr();
+    let before = fcntl_getfd(&error).expect("open");
+    let status = Status::new(error.as_raw_fd()).expect("an open descriptor");
+    assert!(status.0.as_raw_fd() > 2);
+    assert_eq!(fcntl_getfd(&status.0).expect("open"), FdFlags::CLOEXEC);
+    drop(status);
+    assert_eq!(fcntl_getfd(&error).expect("still open"), before);
+}
+
+#[test]
+fn a_socket_below_tmp_is_hidden_by_a_lease_there() {
+    assert!(hidden("/tmp/holdfast-1/control"));
+    assert!(!hidden("/run/holdfast/control") && !hidden("/tmpfs/control"));
+}

@@ -52,6 +52,19 @@ fn the_first_daemon_that_answers_is_the_one() {
 }
 
 #[test]
+fn a_socket_is_reached_however_long_its_path_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let long = directory.path().join("l".repeat(120));
+    std::fs::create_dir(&long).expect("made");
+    let socket = Place::of(&long.join("control")).expect("a place");
+    let _listener = UnixListener::bind(socket.address()).expect("a socket");
+    let client = Client::connect(&long.join("control")).expect("reached");
+    assert_eq!(client.socket(), long.join("control"));
+    let refused = Client::connect(&long.join("missing")).expect_err("nobody is there");
+    assert_eq!(refused.code, "daemon-unreachable");
+}
+
+#[test]
 fn a_daemon_that_says_nothing_is_unresponsive() {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("control");

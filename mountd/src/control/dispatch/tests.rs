@@ -1,8 +1,11 @@
 //! Whole cycles over a real socket, as a client in any language would go through them.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
-use crate::control::testing::{Desk, Sleeper};
+use crate::channel::Why;
+use crate::control::testing::{Desk, HANG, Raw, Sleeper, answer};
 
 #[test]
 fn a_session_goes_from_opening_to_closing() {
@@ -110,6 +113,14 @@ fn each_refusal_has_its_error() {
             "PolicyDiffers",
             "policy-differs",
         ),
+        ("OpenSession", json!({ "size": u64::MAX }), "RequestInvalid", "request-invalid"),
+        ("OpenSession", json!({ "inodes": u64::MAX }), "RequestInvalid", "request-invalid"),
+        (
+            "ResizeSession",
+            json!({ "session": "s", "size": 1_u64 << 63 }),
+            "RequestInvalid",
+            "request-invalid",
+        ),
         ("OpenSession", both, "RequestInvalid", "request-invalid"),
         ("OpenSession", json!({ "owner_pid": 0 }), "ProcessUnknown", "process-unknown"),
         ("AcquireLease", pid_and_hold, "RequestInvalid", "request-invalid"),
@@ -173,4 +184,52 @@ fn the_daemon_tells_what_it_is_and_how_it_does() {
     assert_eq!(status["counts"]["processes"], 1);
     assert_eq!(status["counts"]["connections"], 1);
     desk.close();
+}
+
+#[test]
+fn a_drain_ends_with_the_client_that_waits_for_it() {
+    let desk = Desk::open();
+    let mut client = desk.client();
+    let draining = |client: &mut Raw| {
+        client.call("Status", json!({})).expect("a status")["draining"] == json!(true)
+    };
+    client.call("OpenSession", json!({ "name": "open" })).expect("a session");
+    let mut waiting = desk.client();
+    let method = "org.holdfast.Namespace.Down";
+    let down = json!({ "method": method, "parameters": { "mode": "drain" } });
+    // What else it has sent doesn't count as leaving.
+    waiting.send(format!("{down}\0{down}\0").as_bytes());
+    until(|| draining(&mut client));
+    let refused = client.call("OpenSession", json!({ "name": "new" })).expect_err("it drains");
+    assert_eq!(refused.1["code"], "stopping");
+    let attached = client.call("OpenSession", json!({ "name": "open" })).expect("attached");
+    assert_eq!(attached["attached"], true);
+    assert!(draining(&mut client));
+    drop(waiting);
+    until(|| !draining(&mut client));
+    client.call("OpenSession", json!({ "name": "new" })).expect("a session");
+    desk.close();
+}
+
+#[test]
+fn nothing_that_was_sent_along_is_done_after_the_end_was_asked_for() {
+    let desk = Desk::open();
+    let mut client = desk.client();
+    let call = |method: &str, parameters: Value| {
+        let method = format!("org.holdfast.Namespace.{method}");
+        format!("{}\0", json!({ "method": method, "parameters": parameters }))
+    };
+    let down = call("Down", json!({ "mode": "force" }));
+    client.send(format!("{down}{}", call("OpenSession", json!({}))).as_bytes());
+    answer(client.receive().expect("an answer")).expect("it ends");
+    assert_eq!(client.receive(), None);
+    assert_eq!(desk.end(), Why::Asked);
+}
+
+/// Asks again until it is so; each time the daemon is asked over its socket.
+fn until(mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + HANG;
+    while !so() {
+        assert!(Instant::now() < end, "it never came to be");
+    }
 }

@@ -29,6 +29,7 @@ fn refusals() -> Vec<NamespaceError> {
         GroundError::Full,
         GroundError::OutOfInodes,
         GroundError::Exhausted,
+        GroundError::Unfit,
         GroundError::NotSupported("limits"),
         GroundError::Refused { step: "make a store", errno: Errno::IO },
     ];
@@ -81,6 +82,7 @@ fn a_refusal_has_the_error_of_its_meaning() {
             "StoreFull",
             "StoreOutOfInodes",
             "GenerationsExhausted",
+            "RequestInvalid",
             "NotSupported",
             "Faulted",
             "StoreFull",

@@ -101,7 +101,11 @@ calls! {
     }
 
     /// What `ListSessions` takes.
-    ListSessions {}
+    ListSessions {
+        /// The id of the last session that was shown, where there were more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    }
 
     /// What `ShowSession` takes.
     ShowSession {
@@ -152,7 +156,11 @@ calls! {
     }
 
     /// What `ListLeases` takes.
-    ListLeases {}
+    ListLeases {
+        /// The id of the last lease that was shown, where there were more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    }
 
     /// What `Status` takes.
     Status {}
@@ -221,8 +229,10 @@ pub struct ShownSession {
 /// What `ListSessions` gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct ShownSessions {
-    /// The sessions.
+    /// The sessions, in the order of their ids.
     pub sessions: Vec<Session>,
+    /// Whether there are more behind the last of them.
+    pub more: bool,
 }
 
 /// What `AcquireLease` gives.
@@ -253,8 +263,10 @@ pub struct ReleasedLease {
 /// What `ListLeases` gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Type)]
 pub struct ShownLeases {
-    /// The leases.
+    /// The leases, in the order of their ids.
     pub leases: Vec<Lease>,
+    /// Whether there are more behind the last of them.
+    pub more: bool,
 }
 
 /// What `Status` gives.
