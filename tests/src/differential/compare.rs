@@ -113,6 +113,11 @@ impl Comparison {
         set.extend(inode(reference, &target));
     }
 
+    /// Takes note that an inode of the reference is read, and the subject's with it.
+    pub fn note_reading(&mut self, inode: u64) {
+        self.read.insert(inode);
+    }
+
     /// Whether a call answered the same.
     pub fn outcomes(
         &mut self,

@@ -44,7 +44,11 @@ impl Trees<'_> {
                     rustix::fs::readlinkat(place.directory(), path.0.as_slice(), Vec::new())?;
                 Ok(Value::Bytes(target.into_bytes()))
             }),
-            FileType::RegularFile => self.contents_differ(path),
+            FileType::RegularFile => {
+                // It may have other names, and be met again.
+                self.comparison.note_reading(reference.inode);
+                self.contents_differ(path)
+            }
             _ => None,
         }
         .and_then(say)
