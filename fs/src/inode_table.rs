@@ -333,6 +333,11 @@ impl InodeTable {
         self.descriptors.is_over_budget()
     }
 
+    /// The kernel has been asked to forget inodes whose descriptors are held.
+    pub(crate) fn was_asked_to_forget(&self) {
+        self.descriptors.was_asked();
+    }
+
     /// Where no more descriptors should be held, waits a little until some are let go.
     pub(crate) fn wait_for_room(&self, limit: Duration) {
         self.descriptors.wait_for_room(limit);

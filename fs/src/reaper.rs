@@ -288,6 +288,7 @@ impl Work {
         {
             tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
         }
+        self.fs.table().was_asked_to_forget();
     }
 
     fn lower(&self, session: Node, name: &OsStr) {

@@ -15,6 +15,9 @@ use quick_cache::sync::Cache;
 /// Directories that are kept open at the most, whatever the budget.
 const DIRECTORIES: usize = 512;
 
+/// How long the kernel may not have been asked to forget, where that was asked for.
+const ASKING: Duration = Duration::from_secs(2);
+
 /// The descriptors of a table.
 pub(super) struct Descriptors {
     held: DashMap<u64, Arc<OwnedFd>>,
@@ -28,6 +31,8 @@ pub(super) struct Descriptors {
     /// Whether the last wait was for nothing, and nothing has become free since: what is held is
     /// in use, and waiting doesn't help.
     fruitless: AtomicBool,
+    /// How often the kernel was asked to forget.
+    asked: AtomicUsize,
     freed: Condvar,
 }
 
@@ -42,6 +47,7 @@ impl Descriptors {
             budget: budget.saturating_sub(directories).max(16),
             waiting: Mutex::new(false),
             fruitless: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             freed: Condvar::new(),
         }
     }
@@ -78,7 +84,7 @@ impl Descriptors {
             let count = self.count.fetch_sub(1, Ordering::AcqRel);
             self.fruitless.store(false, Ordering::Release);
             if count == self.budget {
-                self.freed.notify_one();
+                self.wake();
             }
         }
         self.directories.remove(&node);
@@ -103,7 +109,16 @@ impl Descriptors {
         }
         *waiting = true;
         let full = |_: &mut bool| self.count.load(Ordering::Acquire) >= self.budget;
+        // First until the kernel has been asked at all, which a busy machine may delay, and then
+        // for its answer, which comes by way of another thread.
         let before = self.count.load(Ordering::Acquire);
+        let asked = self.asked.load(Ordering::Acquire);
+        let unasked =
+            |waiting: &mut bool| full(waiting) && self.asked.load(Ordering::Acquire) == asked;
+        let (waiting, _) = self
+            .freed
+            .wait_timeout_while(waiting, ASKING, unasked)
+            .unwrap_or_else(PoisonError::into_inner);
         let (mut waiting, waited) = self
             .freed
             .wait_timeout_while(waiting, limit, full)
@@ -112,6 +127,18 @@ impl Descriptors {
             self.fruitless.store(true, Ordering::Release);
         }
         *waiting = false;
+    }
+
+    /// The kernel has been asked to forget.
+    pub(super) fn was_asked(&self) {
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Wakes who waits for room, who must not be between looking and sleeping.
+    fn wake(&self) {
+        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.freed.notify_all();
     }
 
     /// The older half of what is held, where three quarters of the budget are used.
