@@ -346,6 +346,11 @@ impl Drop for Running {
         if self.has_ended(AFTER_KILL) {
             drop(self.child.wait());
         }
+        // The rest of the group was killed too, and only has to come to its end.
+        let until = Instant::now() + AFTER_KILL;
+        while rustix::process::test_kill_process_group(group).is_ok() && Instant::now() < until {
+            std::thread::yield_now();
+        }
     }
 }
 
