@@ -26,9 +26,6 @@ pub enum Error {
     /// The kernel named an inode of which there is no record.
     #[error("no record of the inode")]
     Forgotten,
-    /// What is asked for exists nowhere in this filesystem.
-    #[error("not supported")]
-    Unsupported,
     /// A device that was not made by root.
     #[error("only root makes devices")]
     Device,
@@ -48,7 +45,6 @@ impl Error {
             Self::OtherGeneration => Errno::XDEV,
             Self::NoEntry => Errno::NOENT,
             Self::Forgotten => Errno::STALE,
-            Self::Unsupported => Errno::OPNOTSUPP,
             Self::Invalid => Errno::INVAL,
         }
     }

@@ -47,22 +47,19 @@ impl TempFs {
         } else {
             self.place(new_parent, new_name)?.1
         };
-        if old_parent == tree.root_node() {
-            // Only a generation's own directory has structural ones in it.
-            let source = stat(old_directory.as_fd(), old_name)?;
-            if tree.node(source.stx_ino).is_some_and(|node| self.structure.is_structural(node)) {
-                return Err(Error::Structural);
-            }
+        let source = stat(old_directory.as_fd(), old_name)?.stx_ino;
+        // Only a generation's own directory has structural ones in it.
+        if old_parent == tree.root_node()
+            && tree.node(source).is_some_and(|node| self.structure.is_structural(node))
+        {
+            return Err(Error::Structural);
         }
         let victim = match self.victim(&tree, new_parent, &new_directory, new_name) {
             Ok(victim) => Some(victim),
             Err(Error::Store(Errno::NOENT)) => None,
             Err(error) => return Err(error),
         };
-        let same = victim.as_ref().is_some_and(|victim| {
-            let source = stat(old_directory.as_fd(), old_name);
-            source.is_ok_and(|source| victim.is_inode(source.stx_ino))
-        });
+        let same = victim.as_ref().is_some_and(|victim| victim.is_inode(source));
         renameat_with(&old_directory, old_name, &new_directory, new_name, flags)?;
         // Two names of one inode: both stay. Exchanged names: nothing is lost.
         if let Some(victim) = victim
