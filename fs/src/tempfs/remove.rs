@@ -61,7 +61,7 @@ impl TempFs {
 
     /// What stands above the generations can't be removed, and nothing else is there.
     pub(super) fn refuse_structural(&self, parent: Node, name: &OsStr) -> Error {
-        if self.structure.child(parent, name).is_some() {
+        if self.structure().child(parent, name).is_some() {
             Error::Structural
         } else {
             Error::NoEntry
@@ -79,7 +79,8 @@ impl TempFs {
         let path = path_of(directory.as_fd(), name)?;
         let statx = stat(path.as_fd(), OsStr::new(""))?;
         let node = tree.node(statx.stx_ino);
-        if parent == tree.root_node() && node.is_some_and(|node| self.structure.is_structural(node))
+        if parent == tree.root_node()
+            && node.is_some_and(|node| self.structure().is_structural(node))
         {
             return Err(Error::Structural);
         }
@@ -92,7 +93,12 @@ impl TempFs {
     /// kernel knows it, and what is registered for it ends with its last open.
     pub(super) fn bury(&self, victim: Victim) {
         let Some(node) = victim.node.filter(|_| victim.last_name) else { return };
-        self.table.keep_unlinked(node, Arc::new(victim.path));
+        let path = Arc::new(victim.path);
+        if self.commons.are_several() {
+            self.commons.keep_unlinked(node, &path);
+        } else {
+            self.table.keep_unlinked(node, path);
+        }
         if self.table.opens(node) == 0 {
             self.files.forget(node);
         }

@@ -33,7 +33,7 @@ impl TempFs {
             return Err(self.refuse_structural(old_parent, old_name));
         }
         if new_parent.is_above_generations() {
-            return Err(match self.structure.child(new_parent, new_name) {
+            return Err(match self.structure().child(new_parent, new_name) {
                 Some(_) => Error::Structural,
                 None => Error::AboveGenerations,
             });
@@ -50,7 +50,7 @@ impl TempFs {
         let source = stat(old_directory.as_fd(), old_name)?.stx_ino;
         // Only a generation's own directory has structural ones in it.
         if old_parent == tree.root_node()
-            && tree.node(source).is_some_and(|node| self.structure.is_structural(node))
+            && tree.node(source).is_some_and(|node| self.structure().is_structural(node))
         {
             return Err(Error::Structural);
         }
