@@ -339,6 +339,11 @@ impl InodeTable {
         self.index.iter().map(|entry| Node::from_raw(*entry.key())).collect()
     }
 
+    /// Descriptors that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.descriptors.held()
+    }
+
     /// Whether so many descriptors are held that some should go.
     pub(crate) fn is_over_budget(&self) -> bool {
         self.descriptors.is_over_budget()

@@ -77,7 +77,7 @@ impl TempFs {
     /// # Errors
     /// Where the records can't be mapped.
     pub fn new(records: impl AsFd, commons: Arc<Commons>) -> Result<Self, Errno> {
-        let descriptors = commons.options().descriptors;
+        let descriptors = commons.budget();
         Ok(Self {
             commons,
             table: InodeTable::new(records, descriptors)?,

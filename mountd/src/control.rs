@@ -13,6 +13,7 @@ mod peer;
 mod processes;
 mod refuse;
 mod show;
+mod standing;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -20,4 +21,5 @@ pub mod wire;
 
 pub(crate) use self::listen::serve;
 pub(crate) use self::processes::{Lines, Watching, watching};
+pub(crate) use self::standing::Standing;
 pub(crate) use self::state::{Facts, State, Stop};

@@ -90,6 +90,15 @@ impl Commons {
         }
     }
 
+    /// How many descriptors one more connection may hold: what the others leave, and a quarter in
+    /// any case, since they will let go of what they don't use.
+    pub(super) fn budget(&self) -> usize {
+        let all = self.options.descriptors;
+        let held: usize =
+            self.connections().iter().map(|connection| connection.table().held()).sum();
+        all.saturating_sub(held).max(all / 4)
+    }
+
     /// The connections that there are.
     pub(crate) fn connections(&self) -> Vec<Arc<TempFs>> {
         self.connections.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -7,8 +7,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,13 +18,14 @@ use holdfast_fs::namespace::{
     Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
 };
 use holdfast_fs::node::GenerationKey;
-use holdfast_fs::registry::{Bounds, LeaseId, SessionId, Usage};
+use holdfast_fs::registry::{Bounds, LeaseId, Served, SessionId, Usage};
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::LocalSet;
 
-use super::{Facts, Lines, State, Stop, serve, watching};
+use super::{Facts, Lines, Standing, State, Stop, serve, watching};
 use crate::channel::Why;
 use crate::fault::Fault;
 
@@ -86,6 +88,8 @@ impl Ground for Thin {
 pub(super) struct Desk {
     directory: TempDir,
     pub(super) stop: Stop,
+    /// What the keeper says of the mount when it is asked.
+    pub(super) fault: Arc<Mutex<Option<Fault>>>,
     serving: JoinHandle<Result<Why, Fault>>,
 }
 
@@ -107,14 +111,14 @@ impl Desk {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             many_users: false,
-            device: 77,
-            epoch: 1,
             idle_exit,
             bounds: Bounds::default(),
             lost_promises: vec![("other-users".to_owned(), "it is a test".to_owned())],
         };
-        let serving = thread::spawn(move || run(listener, facts, asked));
-        Self { directory, stop, serving }
+        let fault = Arc::default();
+        let found = Arc::clone(&fault);
+        let serving = thread::spawn(move || run(listener, facts, asked, found));
+        Self { directory, stop, fault, serving }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -132,12 +136,17 @@ impl Desk {
 
     /// Ends it, whatever clients do.
     pub(super) fn close(self) {
-        self.stop.ask(Why::ConnectionEnded);
-        assert_eq!(self.end(), Why::ConnectionEnded);
+        self.stop.ask(Why::Asked);
+        assert_eq!(self.end(), Why::Asked);
     }
 }
 
-fn run(listener: UnixListener, facts: Facts, stop: Stop) -> Result<Why, Fault> {
+fn run(
+    listener: UnixListener,
+    facts: Facts,
+    stop: Stop,
+    fault: Arc<Mutex<Option<Fault>>>,
+) -> Result<Why, Fault> {
     let (observer, watched) = watching();
     let namespace = Namespace::new(Surroundings {
         ground: Arc::new(Thin::default()),
@@ -148,9 +157,23 @@ fn run(listener: UnixListener, facts: Facts, stop: Stop) -> Result<Why, Fault> {
         bounds: facts.bounds,
         first_key: GenerationKey::new(1).expect("a key"),
     });
-    let state = State::new(namespace, facts, Arc::new(Monotonic), stop)?;
+    let (ask, mut asked) = unbounded_channel();
+    let standing = Standing::new(move |number| ask.send(number).expect("somebody answers"));
+    let state = Rc::new(State::new(namespace, facts, Arc::new(Monotonic), stop, standing)?);
+    state.serve(Served { epoch: 1, device: 77 });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    LocalSet::new().block_on(&runtime.expect("a runtime"), serve(listener, state, watched))
+    LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+        let told = Rc::clone(&state);
+        tokio::task::spawn_local(async move {
+            while let Some(number) = asked.recv().await {
+                let fault = fault.lock().expect("no panic").as_ref().map(Fault::report);
+                told.standing().told(number, fault);
+            }
+        });
+        let (listeners, listened) = unbounded_channel();
+        listeners.send(listener).expect("received below");
+        serve(listened, state, watched).await
+    })
 }
 
 /// A client that may do anything.
