@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -144,6 +145,16 @@ impl Mount {
     /// The device, for the one who serves it.
     pub(crate) fn connection(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the kernel still answers to the device: that it doesn't is seen here before whoever
+    /// serves it has noticed.
+    pub(crate) fn is_connected(&self) -> bool {
+        let Some(device) = &self.connection else { return false };
+        let mut asked = [PollFd::new(device, PollFlags::empty())];
+        // What can't be asked is told by whoever serves it.
+        let answered = poll(&mut asked, Some(&Timespec::default()));
+        answered.is_err() || !asked[0].revents().contains(PollFlags::ERR)
     }
 
     /// Gives the device up. Where nobody else has it, what still waits for an answer gets an error.
