@@ -179,7 +179,8 @@ impl Mount {
     }
 
     /// Puts a mount of the filesystem onto the very directory that was checked, and makes sure
-    /// that the path leads to it. The helper has done so already.
+    /// that the path leads to it. The helper has done so already. Where somebody is so quick that the
+    /// directory or the mount is gone again, that is for whoever looks next.
     pub(crate) fn attach(&mut self, mountpoint: &Mountpoint) -> Result<(), Fault> {
         let place = &mountpoint.place;
         let refused = |step| refused(place.path(), step);
@@ -193,22 +194,38 @@ impl Mount {
         let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags)
-            .map_err(refused("attach the mount"))?;
+        match move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags) {
+            Ok(()) => {}
+            // The directory was removed since it was checked.
+            Err(Errno::NOENT) => {
+                self.unattached = Some(mount);
+                return Ok(());
+            }
+            Err(errno) => return Err(refused("attach the mount")(errno)),
+        }
         self.attached.retain({
             let table = Table::read().unwrap_or_default();
             move |gone| table.by_id(gone.id).is_some_and(|entry| entry.device == gone.device)
         });
         self.attached.push(new);
-        let (identity, table) = at(place).map_err(refused("find the attached mount"))?;
         let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
-        let beneath = table.by_id(new.id).map(|entry| entry.parent);
-        if identity == new && beneath == Some(parent.id) {
-            return Ok(());
+        let seen = at(place);
+        if let Ok((identity, table)) = &seen {
+            let beneath = table.by_id(new.id).map(|entry| entry.parent);
+            if *identity == new && beneath == Some(parent.id) {
+                return Ok(());
+            }
         }
-        // Somebody mounted or moved something there between the check and now.
-        unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH).map_err(refused("detach"))?;
-        Err(refused("find the attached mount")(Errno::STALE))
+        // Somebody mounted or moved something there between the check and now, or has taken it away
+        // again already.
+        match unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH) {
+            Ok(()) => {
+                let errno = seen.err().unwrap_or(Errno::STALE);
+                Err(refused("find the attached mount")(errno))
+            }
+            Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(refused("detach")(errno)),
+        }
     }
 
     /// Takes each mount of it away that is still somewhere, where nothing else is mounted on it or
