@@ -210,6 +210,12 @@ impl Place {
             && unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR).is_ok()
     }
 
+    /// Whether a directory that was found here is here still, also where something is mounted on it.
+    pub(crate) fn keeps(&self, held: BorrowedFd<'_>) -> bool {
+        let found = readlink(in_proc(held), Vec::new());
+        found.is_ok_and(|found| found.as_bytes() == self.path.as_os_str().as_bytes())
+    }
+
     /// Whether this very inode is at the place. The held descriptor keeps its number from being
     /// given to another one; a remembered device and inode pair would not.
     pub(crate) fn is(&self, held: BorrowedFd<'_>) -> bool {

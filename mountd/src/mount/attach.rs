@@ -132,14 +132,21 @@ impl Mount {
         if !table.by_id(identity.id).is_some_and(|entry| entry.is_holdfast_of(host.uid)) {
             return Err(unusable(Errno::STALE));
         }
-        Ok(Self {
+        let mut mount = Self {
             device: identity.device,
             attached: vec![identity],
             connection: Some(device),
             unattached: None,
             kept: None,
             options: Vec::new(),
-        })
+        };
+        // The helper goes by the path too: where somebody was quicker, the mount is on something that
+        // was never checked.
+        if !place.keeps(mountpoint.directory.descriptor.as_fd()) {
+            mount.detach(host)?;
+            return Err(unusable(Errno::STALE));
+        }
+        Ok(mount)
     }
 
     /// The device, for the one who serves it.
