@@ -107,7 +107,16 @@ impl Weather {
         match act() {
             Ok(done) => Ok(Some(done)),
             Err(_) if before.1 || sight(&self.state()) != before => Ok(None),
-            Err(error) => Err(error).context("nothing was being done to the mount"),
+            Err(error) => {
+                let calm = self.state().damages.last().and_then(|damage| damage.ended);
+                let calm = calm.map(|ended| ended.elapsed());
+                let attack = before.0;
+                Err(error).with_context(|| {
+                    format!(
+                        "nothing was being done to the mount since attack {attack}, for {calm:?}"
+                    )
+                })
+            }
         }
     }
 
