@@ -15,6 +15,7 @@ mod lookup;
 mod open;
 mod remove;
 mod rename;
+mod witness;
 mod xattr;
 
 use std::collections::HashSet;
@@ -35,6 +36,7 @@ pub use self::kernel::Kernel;
 pub(crate) use self::kernel::{Attendant, expect_unknown};
 pub use self::lookup::Found;
 pub use self::open::OpenFile;
+pub use self::witness::{Attempt, Refusal, Witness};
 use crate::clock::WallClock;
 use crate::error::Error;
 use crate::inode_table::InodeTable;
@@ -80,6 +82,7 @@ pub struct TempFs {
     /// Whether what is written lasts, so that synchronising it means something.
     durable: AtomicBool,
     attendant: OnceLock<Arc<dyn Attendant>>,
+    witness: OnceLock<Arc<dyn Witness>>,
     draining: RwLock<HashSet<GenerationKey>>,
     options: Options,
 }
@@ -110,6 +113,7 @@ impl TempFs {
             kernel: RwLock::new(None),
             durable: AtomicBool::new(true),
             attendant: OnceLock::new(),
+            witness: OnceLock::new(),
             draining: RwLock::default(),
             options,
         })
