@@ -18,6 +18,7 @@ use zlink::{ReadyListener, Server};
 use super::dispatch::Dispatch;
 use super::framing::{Framed, message};
 use super::processes::Watching;
+use super::refusals::Refusals;
 use super::state::State;
 use super::wire;
 use crate::channel::Why;
@@ -36,6 +37,7 @@ pub(crate) async fn serve(
     listener: StdListener,
     state: State,
     watching: Watching,
+    refusals: Refusals,
 ) -> Result<Why, Fault> {
     let failed = |step| {
         move |error: io::Error| Fault::System {
@@ -56,6 +58,7 @@ pub(crate) async fn serve(
             // Without a namespace there is nothing to serve.
             Why::Asked
         }
+        never = refusals.run(Rc::clone(&state)) => match never {},
         () = accept(&listener, &state, &mut clients) => Why::Asked,
     };
     state.stop.ask(why);

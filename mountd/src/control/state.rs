@@ -13,6 +13,7 @@ use holdfast_fs::namespace::Namespace;
 use holdfast_fs::registry::{Bounds, Peer};
 use tokio::sync::watch;
 
+use super::events::{Events, Viewer};
 use super::news::News;
 use super::peer::stranger;
 use super::show::{Show, count, counts, milliseconds};
@@ -96,6 +97,8 @@ pub(crate) struct State {
     pub(super) namespace: Arc<Namespace>,
     pub(super) facts: Facts,
     pub(super) stop: Stop,
+    /// What happened.
+    pub(crate) events: Events,
     mountpoint: String,
     socket: String,
     clock: Arc<dyn Clock>,
@@ -154,6 +157,7 @@ impl State {
             namespace,
             facts,
             stop,
+            events: Events::new(),
             mountpoint,
             socket,
             clock,
@@ -173,6 +177,16 @@ impl State {
             epoch: self.facts.epoch,
             now: self.clock.now(),
         }
+    }
+
+    /// The present moment.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// For whom events are looked at where this client asks.
+    pub(super) const fn viewer(&self, peer: Peer) -> Viewer {
+        Viewer { peer, daemon: self.facts.uid }
     }
 
     pub(super) fn socket(&self) -> &str {

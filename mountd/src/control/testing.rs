@@ -18,12 +18,14 @@ use holdfast_fs::namespace::{
 };
 use holdfast_fs::node::GenerationKey;
 use holdfast_fs::registry::{Bounds, LeaseId, SessionId, Usage};
+use holdfast_fs::tempfs::Witness;
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::LocalSet;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{LocalSet, spawn_local};
 
-use super::{Facts, Lines, State, Stop, serve, watching};
+use super::{Facts, Happening, Lines, Refusals, State, Stop, refusals, serve, watching};
 use crate::channel::Why;
 use crate::fault::Fault;
 
@@ -86,6 +88,10 @@ impl Ground for Thin {
 pub(super) struct Desk {
     directory: TempDir,
     pub(super) stop: Stop,
+    /// Takes note of what it is told.
+    pub(super) happens: UnboundedSender<Happening>,
+    /// Is told what a filesystem refuses.
+    pub(super) witness: Arc<dyn Witness>,
     serving: JoinHandle<Result<Why, Fault>>,
 }
 
@@ -113,8 +119,11 @@ impl Desk {
             bounds: Bounds::default(),
             lost_promises: vec![("other-users".to_owned(), "it is a test".to_owned())],
         };
-        let serving = thread::spawn(move || run(listener, facts, asked));
-        Self { directory, stop, serving }
+        let (witness, refusals) = refusals();
+        let (happens, happenings) = unbounded_channel();
+        let given = (refusals, happenings);
+        let serving = thread::spawn(move || run(listener, facts, asked, given));
+        Self { directory, stop, happens, witness, serving }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -137,7 +146,12 @@ impl Desk {
     }
 }
 
-fn run(listener: UnixListener, facts: Facts, stop: Stop) -> Result<Why, Fault> {
+fn run(
+    listener: UnixListener,
+    facts: Facts,
+    stop: Stop,
+    (refusals, mut happenings): (Refusals, UnboundedReceiver<Happening>),
+) -> Result<Why, Fault> {
     let (observer, watched) = watching();
     let namespace = Namespace::new(Surroundings {
         ground: Arc::new(Thin::default()),
@@ -150,7 +164,15 @@ fn run(listener: UnixListener, facts: Facts, stop: Stop) -> Result<Why, Fault> {
     });
     let state = State::new(namespace, facts, Arc::new(Monotonic), stop)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    LocalSet::new().block_on(&runtime.expect("a runtime"), serve(listener, state, watched))
+    LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+        let events = state.events.clone();
+        spawn_local(async move {
+            while let Some(happening) = happenings.recv().await {
+                events.note(happening);
+            }
+        });
+        serve(listener, state, watched, refusals).await
+    })
 }
 
 /// A client that may do anything.

@@ -21,7 +21,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use super::budget::Budget;
 use super::promises;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
-use crate::control::{self, Facts, State, Stop, Watching};
+use crate::control::{self, Facts, Happening, Refusals, State, Stop, Watching};
 use crate::fault::Fault;
 
 /// One thread is fastest for one client, and a second one helps where there are more.
@@ -72,6 +72,8 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         ..Bounds::default()
     };
     let namespace = namespace(&fs, store, observer, bounds)?;
+    let (witness, refusals) = control::refusals();
+    fs.set_witness(witness);
     let connection = Connection::open(connection, fs, THREADS)
         .map_err(|error| system("shake hands with the kernel", &error))?;
     let features = connection.features();
@@ -91,6 +93,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
     };
     let stop = Stop::new();
     let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone())?;
+    state.events.note(Happening::Mounted { epoch: FIRST_EPOCH, device });
 
     let (happened, events) = unbounded_channel();
     listen_to_keeper(line, &happened)?;
@@ -104,7 +107,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         .build()
         .map_err(|error| system("start what answers clients", &error))?;
     LocalSet::new().block_on(&runtime, async {
-        let _clients = let_in(UnixListener::from(listener), state, watching, happened);
+        let _clients = let_in(UnixListener::from(listener), state, (watching, refusals), happened);
         tell(line, &ToKeeper::Ready);
         attend(line, &stop, events).await;
     });
@@ -150,11 +153,11 @@ async fn attend(line: &Channel, stop: &Stop, mut events: UnboundedReceiver<Event
 fn let_in(
     listener: UnixListener,
     state: State,
-    watching: Watching,
+    (watching, refusals): (Watching, Refusals),
     happened: UnboundedSender<Event>,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let end = control::serve(listener, state, watching).await;
+        let end = control::serve(listener, state, watching, refusals).await;
         let _ = happened.send(Event::Quiet(end));
     })
 }
