@@ -44,8 +44,7 @@ impl Flood {
         let kind = self.kind(&removal);
         match self.0.get_mut(&kind) {
             Some(counted) => {
-                let before = counted.since.as_ref().map_or(0, |since| since.count);
-                counted.since = Some(Removal { count: before + removal.count, ..removal });
+                counted.since = Some(together(counted.since.take(), removal));
                 None
             }
             None => {
@@ -89,6 +88,17 @@ impl Flood {
         } else {
             Kind::Rest { uid, owner: refusal.owner }
         }
+    }
+}
+
+/// Two as one: it tells of the later one, but says nothing of whose it was where that differs.
+fn together(before: Option<Removal>, removal: Removal) -> Removal {
+    let Some(before) = before else { return removal };
+    Removal {
+        pid: removal.pid.filter(|pid| before.pid == Some(*pid)),
+        executable: removal.executable.filter(|name| before.executable.as_ref() == Some(name)),
+        count: before.count + removal.count,
+        ..removal
     }
 }
 
@@ -146,6 +156,8 @@ mod tests {
         assert_eq!(told.len(), APART + 4);
         let all: u64 = told.iter().map(|removal| removal.count).sum();
         assert_eq!(all, u64::from(many), "none is lost");
+        let last = told.last().expect("the rest");
+        assert_eq!((last.pid, last.executable.as_deref()), (None, Some("rm")));
         let of_owner = told.iter().filter(|removal| removal.refusal.owner == 1);
         assert_eq!(of_owner.map(|removal| removal.count).sum::<u64>(), u64::from(many / 2));
         // Another user's are told all the same.

@@ -96,8 +96,9 @@ pub struct Event {
     /// The directory that it concerns, below the mountpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How many attempts it stands for, where they came too fast to be told one by one. The rest
-    /// tells of the last of them.
+    /// How many attempts it stands for; more than one where they came too fast to be told one by
+    /// one. Then the attempt and the directory are those of the last, and a process or a program
+    /// is named only where it was the same in all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
