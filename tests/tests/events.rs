@@ -266,7 +266,7 @@ fn thousands_of_attempts_are_few_events_and_one_line_of_the_log() {
             // Of one process, and then of one for each.
             let one = r#"mapfile -t all < <(yes "$1" | head -n 3000); exec rmdir "${all[@]}""#;
             let many = r#"for ((i = 0; i < 300; i++)); do rmdir "$1" || :; done; false"#;
-            for (script, all, most) in [(one, 3000, 10), (many, 300, 60)] {
+            for (script, all, most) in [(one, 3000, 100), (many, 300, 150)] {
                 attempt(stage, &stage.user, &format!("({script})"), &session.directory)?;
                 let (mut counted, mut lines) = (0, 0);
                 while counted < all {

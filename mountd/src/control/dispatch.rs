@@ -111,7 +111,7 @@ impl<Sock: Socket> Service<Sock> for Dispatch {
         };
         self.state.note_change();
         let reply = match answered {
-            Ok(reply) if call.more() => self.go_on(reply),
+            Ok(reply) if call.more() && !call.oneway() => self.go_on(reply),
             Ok(reply) => MethodReply::Single(Some(reply)),
             Err(refusal) => {
                 let (uid, pid) = (self.peer.uid, self.peer.process.pid);

@@ -11,11 +11,12 @@ use crate::control::Happening;
 use crate::control::testing::{Desk, HANG, Raw, answer};
 use crate::fault::FaultReport;
 
+const METHOD: &str = "org.holdfast.Namespace.Watch";
+
 /// Begins to watch, and the first page.
 fn watch(desk: &Desk, parameters: &Value) -> (Raw, Value) {
     let mut client = desk.client();
-    let method = "org.holdfast.Namespace.Watch";
-    let request = json!({ "method": method, "parameters": parameters, "more": true });
+    let request = json!({ "method": METHOD, "parameters": parameters, "more": true });
     client.send(format!("{request}\0").as_bytes());
     let (first, continues) = next(&mut client);
     assert!(continues);
@@ -84,6 +85,10 @@ fn without_more_there_is_one_page() {
     // More is not asked of what has no more.
     client.send(b"{\"method\":\"org.holdfast.Namespace.Status\",\"more\":true}\0");
     assert!(!next(&mut client).1);
+    client.call("Status", json!({})).expect("the connection goes on");
+    // Nor of what wants no answer.
+    let watch = json!({ "method": METHOD, "parameters": {}, "more": true, "oneway": true });
+    client.send(format!("{watch}\0").as_bytes());
     client.call("Status", json!({})).expect("the connection goes on");
     desk.close();
 }
