@@ -14,12 +14,12 @@ use crate::node::{GenerationKey, Node};
 use crate::reaper::Reaper;
 use crate::registry::{LeaseId, Mode, SessionId, Usage};
 use crate::store::{Limits, Ownership, Store, StoreError, Tree};
-use crate::tempfs::{TempFs, expect_unknown};
+use crate::tempfs::{Commons, expect_unknown};
 
 /// The ground of a namespace whose files are in a store.
 #[derive(Debug)]
 pub struct StoreGround {
-    fs: Arc<TempFs>,
+    commons: Arc<Commons>,
     store: Arc<Store>,
     reaper: Reaper,
 }
@@ -29,18 +29,18 @@ impl StoreGround {
     ///
     /// # Errors
     /// Where the thread that discards can't be started.
-    pub fn new(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
-        fs.set_durable(store.is_durable());
-        let reaper = Reaper::start(Arc::clone(&fs), Arc::clone(&store))?;
-        Ok(Self { fs, store, reaper })
+    pub fn new(commons: Arc<Commons>, store: Arc<Store>) -> io::Result<Self> {
+        commons.set_durable(store.is_durable());
+        let reaper = Reaper::start(Arc::clone(&commons), Arc::clone(&store))?;
+        Ok(Self { commons, store, reaper })
     }
 
     fn tree(&self, key: GenerationKey) -> Result<Arc<Tree>, GroundError> {
-        self.fs.tree_of(key).ok_or(missing("finding the generation"))
+        self.commons.tree_of(key).ok_or(missing("finding the generation"))
     }
 
     fn session(&self, session: &SessionId) -> Result<Node, GroundError> {
-        self.fs
+        self.commons
             .structure()
             .child(Node::ROOT, OsStr::new(&session.to_string()))
             .ok_or(missing("finding the session"))
@@ -49,8 +49,10 @@ impl StoreGround {
     /// Has the kernel list a directory anew. It waits for nobody who could wait for the caller:
     /// what it takes are pages of the listing, for as long as one is copied.
     fn listing_changed(&self, directory: Node) {
-        if let Some(kernel) = self.fs.kernel() {
-            expect_unknown(kernel.invalidate_listing(directory));
+        for connection in self.commons.connections() {
+            if let Some(kernel) = connection.kernel() {
+                expect_unknown(kernel.invalidate(directory));
+            }
         }
     }
 }
@@ -64,7 +66,7 @@ impl Ground for StoreGround {
         let name = session.to_string();
         let ownership = ownership(owner, 0o700, 0o711);
         let node = self
-            .fs
+            .commons
             .structure()
             .add_session(OsStr::new(&name), ownership)
             .ok_or(GroundError::Exhausted)?;
@@ -83,9 +85,9 @@ impl Ground for StoreGround {
         let session = self.session(session)?;
         let tree = self.store.make(key, limits(room), ownership(owner, 0o700, 0o1777))?;
         let root = tree.root_node();
-        self.fs.plant(tree);
-        if !self.fs.structure().add_generation(session, number, root) {
-            self.fs.uproot(key);
+        self.commons.plant(tree);
+        if !self.commons.structure().add_generation(session, number, root) {
+            self.commons.uproot(key);
             return Err(missing("finding the session"));
         }
         self.listing_changed(session);
@@ -107,7 +109,7 @@ impl Ground for StoreGround {
             }
             error => error.into(),
         })?;
-        self.fs.structure().protect(node, tree.root_node());
+        self.commons.structure().protect(node, tree.root_node());
         // Nobody can have asked for the name before it was drawn, so the kernel doesn't take it
         // for missing; and it is never told anything about names in a live generation.
         self.listing_changed(tree.root_node());
@@ -115,9 +117,9 @@ impl Ground for StoreGround {
     }
 
     fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
-        let Some(tree) = self.fs.tree_of(key) else { return };
+        let Some(tree) = self.commons.tree_of(key) else { return };
         if let Ok(node) = tree.directory_node(&lease.to_string()) {
-            self.fs.structure().release(node);
+            self.commons.structure().release(node);
         }
     }
 
@@ -127,12 +129,12 @@ impl Ground for StoreGround {
 
     fn lower_session(&self, session: &SessionId) {
         let Ok(node) = self.session(session) else { return };
-        self.fs.structure().remove_child(Node::ROOT, node);
+        self.commons.structure().remove_child(Node::ROOT, node);
         self.listing_changed(Node::ROOT);
-        if self.fs.table().knows(node) {
+        if self.commons.knows(node) {
             self.reaper.lower(node, OsStr::new(&session.to_string()));
         } else {
-            self.fs.structure().forget(node);
+            self.commons.structure().forget(node);
         }
     }
 
@@ -141,7 +143,7 @@ impl Ground for StoreGround {
     }
 
     fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
-        match self.fs.tree_of(key) {
+        match self.commons.tree_of(key) {
             Some(tree) => Ok(tree.used()?),
             None => Ok(Usage::default()),
         }

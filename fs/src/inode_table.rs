@@ -328,6 +328,22 @@ impl InodeTable {
         self.index.iter().any(|entry| Node::from_raw(*entry.key()).generation() == generation)
     }
 
+    /// The directories above the generations that the kernel knows.
+    pub(crate) fn structural(&self) -> Vec<Node> {
+        let nodes = self.index.iter().map(|entry| Node::from_raw(*entry.key()));
+        nodes.filter(|node| node.is_above_generations()).collect()
+    }
+
+    /// Every inode that the kernel knows.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        self.index.iter().map(|entry| Node::from_raw(*entry.key())).collect()
+    }
+
+    /// Descriptors that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.descriptors.held()
+    }
+
     /// Whether so many descriptors are held that some should go.
     pub(crate) fn is_over_budget(&self) -> bool {
         self.descriptors.is_over_budget()

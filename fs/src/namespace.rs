@@ -21,7 +21,7 @@ pub use self::observer::{Lineage, Observer};
 use crate::clock::{Clock, Timestamp};
 use crate::node::GenerationKey;
 use crate::registry::{
-    Bounds, ConnectionId, Counts, Draw, Effect, LeaseKind, Outcome, Peer, Process, Registry,
+    Bounds, ConnectionId, Counts, Draw, Effect, LeaseKind, Outcome, Peer, Process, Registry, Served,
 };
 
 /// What a namespace is given.
@@ -122,6 +122,11 @@ impl Namespace {
     #[must_use]
     pub fn watched_processes(&self) -> Vec<Process> {
         self.lock().registry.watched()
+    }
+
+    /// Another connection to the kernel serves the leases that are taken from now on.
+    pub fn serve(&self, served: Served) {
+        self.lock().registry.serve(served);
     }
 
     /// How much of everything there is.

@@ -6,7 +6,7 @@
 
 mod discard;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use self::discard::Discarder;
 use crate::namespace::Gone;
 use crate::node::{GenerationKey, Node};
 use crate::store::{Store, Tree};
-use crate::tempfs::{Attendant, TempFs, expect_unknown};
+use crate::tempfs::{Attendant, Commons, TempFs, expect_unknown};
 
 /// How long the kernel is given to answer a pruning with forgets before what is left counts as in
 /// use. Nothing is lost if it takes longer: the next forget has it looked at again.
@@ -43,6 +43,8 @@ struct Inbox {
     lower: Vec<(Node, OsString)>,
     descriptors_short: bool,
     forgotten: bool,
+    joined: bool,
+    changed: BTreeSet<Node>,
     stop: bool,
 }
 
@@ -111,7 +113,12 @@ impl Inbox {
     }
 
     fn has_nothing_but_forgets(&self) -> bool {
-        self.drain.is_empty() && self.lower.is_empty() && !self.descriptors_short && !self.stop
+        self.drain.is_empty()
+            && self.lower.is_empty()
+            && !self.descriptors_short
+            && !self.joined
+            && self.changed.is_empty()
+            && !self.stop
     }
 }
 
@@ -123,6 +130,16 @@ impl Attendant for Desk {
     fn forgotten(&self) {
         self.put(|inbox| inbox.forgotten = true);
     }
+
+    fn joined(&self) {
+        self.put(|inbox| inbox.joined = true);
+    }
+
+    fn changed(&self, node: Node) {
+        self.put(|inbox| {
+            inbox.changed.insert(node);
+        });
+    }
 }
 
 /// The thread, for whoever has work for it. It ends with this value.
@@ -132,12 +149,12 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    pub(crate) fn start(fs: Arc<TempFs>, store: Arc<Store>) -> io::Result<Self> {
+    pub(crate) fn start(commons: Arc<Commons>, store: Arc<Store>) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
-        fs.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
+        commons.attend(Arc::clone(&desk) as Arc<dyn Attendant>);
         let discarder = Discarder::start(store)?;
         let work = Work {
-            fs,
+            commons,
             discarder,
             desk: Arc::clone(&desk),
             draining: BTreeMap::new(),
@@ -186,8 +203,38 @@ enum Drained {
     InUse,
 }
 
+/// What the kernel knows on one connection of the generations that are to go.
+struct Known {
+    connection: Arc<TempFs>,
+    nodes: BTreeMap<GenerationKey, Vec<Node>>,
+}
+
+/// Asks the kernel to forget all of it; whether it was asked on any connection.
+fn prune(known: &[Known]) -> bool {
+    let mut asked = false;
+    for Known { connection, nodes } in known {
+        let Some(kernel) = connection.kernel() else { continue };
+        let nodes: Vec<Node> = nodes.values().flatten().copied().collect();
+        match kernel.prune(&nodes) {
+            Ok(()) => asked = true,
+            Err(errno) => {
+                tracing::debug!(%errno, "generations wait until the kernel forgets them");
+            }
+        }
+    }
+    asked
+}
+
+fn count(known: &[Known]) -> BTreeMap<GenerationKey, usize> {
+    let mut counts = BTreeMap::new();
+    for (key, nodes) in known.iter().flat_map(|known| &known.nodes) {
+        *counts.entry(*key).or_default() += nodes.len();
+    }
+    counts
+}
+
 struct Work {
-    fs: Arc<TempFs>,
+    commons: Arc<Commons>,
     discarder: Discarder,
     desk: Arc<Desk>,
     draining: BTreeMap<GenerationKey, Gone>,
@@ -205,6 +252,10 @@ impl Work {
             if inbox.stop {
                 return;
             }
+            if inbox.joined {
+                self.doubt();
+            }
+            self.invalidate(&inbox.changed);
             if inbox.descriptors_short {
                 self.relieve();
             }
@@ -214,7 +265,7 @@ impl Work {
                 *PATIENCE.start()
             };
             for (key, gone) in inbox.drain {
-                self.fs.watch_forgets(key, true);
+                self.commons.watch_forgets(key, true);
                 self.draining.insert(key, gone);
             }
             for (session, name) in inbox.lower {
@@ -225,49 +276,92 @@ impl Work {
     }
 
     /// Looks at all generations that are to go, and lets those go that the kernel doesn't use.
+    /// Where it was cut off, it uses none: what is still open is passed through, and keeps its
+    /// contents without us.
     /// Directories can go only after what is in them, so the kernel is asked again for as long as
     /// that helps; and it is waited for once for all of them, so that nobody's generations in use
     /// hold up another's.
     fn pass(&mut self) {
-        let Some(kernel) = self.fs.kernel() else { return };
+        let connections = self.commons.connections();
         for key in self.draining.keys() {
-            if let Some(tree) = self.fs.tree_of(*key) {
-                self.fs.forget_absences(&*kernel, &tree, &tree.absent().take_all());
-            }
+            self.forget_absences(&connections, *key);
         }
         for _ in 0..ROUNDS {
             let known = self.known();
-            for key in known.iter().filter(|(_, nodes)| nodes.is_empty()).map(|(key, _)| *key) {
-                self.finish(key);
+            for key in self.draining.keys().copied().collect::<Vec<_>>() {
+                if known.iter().all(|known| known.nodes[&key].is_empty()) {
+                    self.finish(key);
+                }
             }
-            if self.draining.is_empty() {
+            if self.draining.is_empty() || !prune(&known) {
                 return;
             }
-            let nodes: Vec<Node> = known.values().flatten().copied().collect();
-            if let Err(errno) = kernel.prune(&nodes) {
-                tracing::debug!(%errno, "generations wait until the kernel forgets them");
-                return;
-            }
-            if !self.has_shrunk(&known) {
+            let before = count(&known);
+            if !self.has_shrunk(&before) {
                 self.desk.wait_for_forget();
-                if !self.has_shrunk(&known) {
+                if !self.has_shrunk(&before) {
                     return;
                 }
             }
         }
     }
 
-    /// What the kernel knows of each generation that is to go.
-    fn known(&self) -> BTreeMap<GenerationKey, Vec<Node>> {
-        let mut known: BTreeMap<_, _> =
-            self.draining.keys().map(|key| (*key, Vec::new())).collect();
-        self.fs.table().sort_nodes(&mut known);
-        known
+    /// What the kernel knows, on each connection, of each generation that is to go.
+    fn known(&self) -> Vec<Known> {
+        let of = |connection: Arc<TempFs>| {
+            let mut nodes: BTreeMap<_, _> =
+                self.draining.keys().map(|key| (*key, Vec::new())).collect();
+            connection.table().sort_nodes(&mut nodes);
+            Known { connection, nodes }
+        };
+        self.commons.connections().into_iter().map(of).collect()
     }
 
-    fn has_shrunk(&self, before: &BTreeMap<GenerationKey, Vec<Node>>) -> bool {
-        let now = self.known();
-        now.iter().any(|(key, now)| before.get(key).is_some_and(|then| now.len() < then.len()))
+    fn has_shrunk(&self, before: &BTreeMap<GenerationKey, usize>) -> bool {
+        let now = count(&self.known());
+        now.iter().any(|(key, now)| before.get(key).is_some_and(|before| now < before))
+    }
+
+    /// Has the kernel give up what it remembers of names that are missing in a generation.
+    fn forget_absences(&self, connections: &[Arc<TempFs>], key: GenerationKey) {
+        let Some(tree) = self.commons.tree_of(key) else { return };
+        let absences = tree.absent().take_all();
+        for connection in connections {
+            if let Some(kernel) = connection.kernel() {
+                connection.forget_absences(kernel, &tree, &absences);
+            }
+        }
+    }
+
+    /// From now on changes can come through several connections, so nothing is to be believed that
+    /// the kernel was told before. Nothing has changed yet through the new one: each name that the
+    /// kernel takes for missing still is.
+    fn doubt(&self) {
+        let connections = self.commons.connections();
+        for key in self.commons.keys() {
+            self.forget_absences(&connections, key);
+        }
+        for connection in connections {
+            let Some(kernel) = connection.kernel() else { continue };
+            if let Err(errno) = kernel.prune(&connection.table().nodes()) {
+                tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
+            }
+            for node in connection.table().nodes() {
+                expect_unknown(kernel.invalidate(node));
+            }
+        }
+    }
+
+    fn invalidate(&self, changed: &BTreeSet<Node>) {
+        if changed.is_empty() {
+            return;
+        }
+        for connection in self.commons.connections() {
+            let Some(kernel) = connection.kernel() else { continue };
+            for node in changed {
+                expect_unknown(kernel.invalidate(*node));
+            }
+        }
     }
 
     fn finish(&mut self, key: GenerationKey) {
@@ -283,40 +377,48 @@ impl Work {
 
     /// Has the kernel forget what it doesn't use of the inodes whose descriptors are held longest.
     fn relieve(&self) {
-        if let (Some(nodes), Some(kernel)) = (self.fs.table().over_budget(), self.fs.kernel())
-            && let Err(errno) = kernel.prune(&nodes)
-        {
-            tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
+        for connection in self.commons.connections() {
+            if let (Some(nodes), Some(kernel)) =
+                (connection.table().over_budget(), connection.kernel())
+                && let Err(errno) = kernel.prune(&nodes)
+            {
+                tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
+            }
+            connection.table().was_asked_to_forget();
         }
-        self.fs.table().was_asked_to_forget();
     }
 
     fn lower(&self, session: Node, name: &OsStr) {
-        let Some(kernel) = self.fs.kernel() else { return };
-        if kernel.prune(&[session]).is_err() {
-            expect_unknown(kernel.invalidate_name(Node::ROOT, name));
+        for connection in self.commons.connections() {
+            if let Some(kernel) = connection.kernel()
+                && kernel.prune(&[session]).is_err()
+            {
+                expect_unknown(kernel.invalidate_name(Node::ROOT, name));
+            }
         }
     }
 
     /// Takes out the name and the tree of a generation that the kernel knows nothing of.
     fn take_out(&self, key: GenerationKey) -> Drained {
-        let Some(tree) = self.fs.tree_of(key) else { return Drained::Already };
+        let Some(tree) = self.commons.tree_of(key) else { return Drained::Already };
         let root = tree.root_node();
-        let Some(session) = self.fs.structure().parent(root) else { return Drained::Already };
-        let number = self.fs.structure().number(session, root);
-        self.fs.structure().remove_child(session, root);
+        let Some(session) = self.commons.structure().parent(root) else { return Drained::Already };
+        let number = self.commons.structure().number(session, root);
+        self.commons.structure().remove_child(session, root);
         // Someone may have walked in between the last look and the removal of the name.
-        if self.fs.table().knows_any_of(key)
+        if self.commons.knows_any_of(key)
             && let Some(number) = number
         {
-            self.fs.structure().add_generation(session, number, root);
+            self.commons.structure().add_generation(session, number, root);
             return Drained::InUse;
         }
-        if let Some(kernel) = self.fs.kernel() {
-            expect_unknown(kernel.invalidate_listing(session));
+        for connection in self.commons.connections() {
+            if let Some(kernel) = connection.kernel() {
+                expect_unknown(kernel.invalidate(session));
+            }
         }
-        self.fs.watch_forgets(key, false);
-        self.fs.uproot(key);
+        self.commons.watch_forgets(key, false);
+        self.commons.uproot(key);
         Drained::Yes(tree)
     }
 }

@@ -30,7 +30,7 @@ pub use self::effect::{Effect, Outcome};
 pub use self::error::{NameFault, RegistryError};
 pub use self::id::{Draw, LeaseId, NotAnId, SessionId, TokenId};
 use self::index::{Anchor, Hanging, Index};
-pub use self::lease::{Binding, LeaseEnd, LeaseKind};
+pub use self::lease::{Binding, LeaseEnd, LeaseKind, Served};
 use self::memory::Memory;
 pub use self::peer::{ConnectionId, Peer, Process};
 pub use self::pending::{NewGeneration, NewLease, NewPolicy, NewSession, Opening};
@@ -62,6 +62,8 @@ pub struct Registry {
     next_key: Option<GenerationKey>,
     sessions: BTreeMap<SessionId, Session>,
     memory: Memory,
+    /// What serves the leases that are taken from now on.
+    served: Served,
     /// Always what [`Index::of`] makes of the sessions.
     index: Index,
 }
@@ -83,6 +85,7 @@ impl Registry {
             next_key: Some(first_key),
             sessions: BTreeMap::new(),
             memory: Memory::default(),
+            served: Served::default(),
             index: Index::default(),
         }
     }
@@ -108,7 +111,13 @@ impl Registry {
             index: Index::of(records.sessions.iter()),
             sessions: records.sessions.into_iter().map(|session| (session.id, session)).collect(),
             memory: records.memory,
+            served: Served::default(),
         }
+    }
+
+    /// Another connection to the kernel serves the leases that are taken from now on.
+    pub const fn serve(&mut self, served: Served) {
+        self.served = served;
     }
 
     /// The sessions that the peer may touch.

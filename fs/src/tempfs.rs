@@ -5,6 +5,7 @@
 //! Permissions were checked by the kernel (`default_permissions`) before a request comes here.
 
 mod attributes;
+mod commons;
 mod create;
 mod data;
 mod directory;
@@ -18,29 +19,27 @@ mod rename;
 mod witness;
 mod xattr;
 
-use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
-use dashmap::DashMap;
 use rustix::io::Errno;
 
 pub use self::attributes::{Changes, TimeChange};
+pub use self::commons::{Commons, Options};
 pub use self::create::NewFile;
+pub use self::data::Position;
 pub use self::directory::{DirectoryEntry, Listing};
 use self::files::OpenFiles;
 pub use self::kernel::Kernel;
 pub(crate) use self::kernel::{Attendant, expect_unknown};
 pub use self::lookup::Found;
-pub use self::open::OpenFile;
+pub use self::open::{OpenFile, Pages};
 pub use self::witness::{Attempt, Refusal, Witness};
-use crate::clock::WallClock;
 use crate::error::Error;
 use crate::inode_table::InodeTable;
-use crate::node::{GenerationKey, Node};
+use crate::node::Node;
 use crate::store::Tree;
 use crate::structure::Structure;
 
@@ -55,40 +54,18 @@ pub struct Caller {
     pub thread: u32,
 }
 
-/// What this process may do, and how much it may hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Owner of the root directory: whoever runs the daemon.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-    /// Whether files are made for whoever asks. Needs `CAP_SETUID`, `CAP_SETGID` and the
-    /// capabilities over files; without it there is one user.
-    pub many_users: bool,
-    /// Descriptors that may be held for inodes.
-    pub descriptors: usize,
-}
-
-/// The filesystem.
+/// The filesystem as one connection to the kernel sees it.
 ///
-/// Lock order: `trees` (a shard), then the table's, then the structure's; `kernel` and `draining`
-/// are read and let go before any of them.
+/// Lock order: see [`Commons`].
 pub struct TempFs {
+    commons: Arc<Commons>,
     table: InodeTable,
-    trees: DashMap<GenerationKey, Arc<Tree>>,
-    structure: Structure,
     files: OpenFiles,
-    kernel: RwLock<Option<Arc<dyn Kernel>>>,
-    /// Whether what is written lasts, so that synchronising it means something.
-    durable: AtomicBool,
-    attendant: OnceLock<Arc<dyn Attendant>>,
-    witness: OnceLock<Arc<dyn Witness>>,
-    draining: RwLock<HashSet<GenerationKey>>,
-    options: Options,
+    kernel: OnceLock<Arc<dyn Kernel>>,
 }
 
 impl TempFs {
-    /// An empty file that a filesystem can keep the records of its inodes in.
+    /// An empty file that a connection can keep the records of its inodes in.
     ///
     /// # Errors
     /// Where the kernel has no memory for it.
@@ -96,86 +73,43 @@ impl TempFs {
         InodeTable::file()
     }
 
-    /// A filesystem without sessions, whose inode records live in the file it is given.
+    /// The filesystem for a connection that has not begun, whose inode records live in the file it
+    /// is given.
     ///
     /// # Errors
     /// Where the records can't be mapped.
-    pub fn new(
-        records: impl AsFd,
-        options: Options,
-        clock: Arc<dyn WallClock>,
-    ) -> Result<Self, Errno> {
+    pub fn new(records: impl AsFd, commons: Arc<Commons>) -> Result<Self, Errno> {
+        let descriptors = commons.budget();
         Ok(Self {
-            table: InodeTable::new(records, options.descriptors)?,
-            trees: DashMap::new(),
-            structure: Structure::new(options.uid, options.gid, clock),
-            files: OpenFiles::new(options.descriptors / 8),
-            kernel: RwLock::new(None),
-            durable: AtomicBool::new(true),
-            attendant: OnceLock::new(),
-            witness: OnceLock::new(),
-            draining: RwLock::default(),
-            options,
+            commons,
+            table: InodeTable::new(records, descriptors)?,
+            files: OpenFiles::new(descriptors / 8),
+            kernel: OnceLock::new(),
         })
     }
 
-    /// Gives the filesystem the connection that it is served on.
+    /// Gives the filesystem the connection that it is served on; the first one stays.
     pub fn connect(&self, kernel: Arc<dyn Kernel>) {
-        *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Some(kernel);
-    }
-
-    /// Says whether what is written to the store lasts.
-    pub(crate) fn set_durable(&self, durable: bool) {
-        self.durable.store(durable, Ordering::Release);
+        let _ = self.kernel.set(kernel);
     }
 
     /// The connection, where there is one.
-    pub(crate) fn kernel(&self) -> Option<Arc<dyn Kernel>> {
-        self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn kernel(&self) -> Option<&dyn Kernel> {
+        self.kernel.get().map(AsRef::as_ref)
     }
 
-    /// Gives the filesystem its attendant; the first one stays.
-    pub(crate) fn attend(&self, attendant: Arc<dyn Attendant>) {
-        let _ = self.attendant.set(attendant);
-    }
-
-    /// Has the attendant told of inodes of a generation that the kernel forgets, or no longer.
-    pub(crate) fn watch_forgets(&self, key: GenerationKey, watch: bool) {
-        let mut draining = self.draining.write().unwrap_or_else(PoisonError::into_inner);
-        if watch {
-            draining.insert(key);
-        } else {
-            draining.remove(&key);
-        }
-    }
-
-    fn is_draining(&self, key: GenerationKey) -> bool {
-        self.draining.read().unwrap_or_else(PoisonError::into_inner).contains(&key)
-    }
-
-    pub(crate) fn structure(&self) -> &Structure {
-        &self.structure
-    }
-
-    pub(crate) fn table(&self) -> &InodeTable {
+    pub(crate) const fn table(&self) -> &InodeTable {
         &self.table
     }
 
-    /// Brings a generation's tree in.
-    pub(crate) fn plant(&self, tree: Tree) -> Arc<Tree> {
-        let tree = Arc::new(tree);
-        self.trees.insert(tree.key(), Arc::clone(&tree));
-        tree
+    fn structure(&self) -> &Structure {
+        self.commons.structure()
     }
 
-    /// Takes a generation's tree out.
-    pub(crate) fn uproot(&self, key: GenerationKey) -> Option<Arc<Tree>> {
-        self.trees.remove(&key).map(|(_, tree)| tree)
-    }
-
-    /// The tree of a generation.
-    pub(crate) fn tree_of(&self, key: GenerationKey) -> Option<Arc<Tree>> {
-        self.trees.get(&key).map(|tree| Arc::clone(&tree))
+    /// Whether the kernel may believe what it is told until it changes it itself.
+    #[must_use]
+    pub fn may_be_remembered(&self) -> bool {
+        !self.commons.are_several()
     }
 
     /// Inodes that the kernel knows.
@@ -185,7 +119,7 @@ impl TempFs {
     }
 
     fn tree(&self, node: Node) -> Result<Arc<Tree>, Error> {
-        self.tree_of(node.generation()).ok_or(Error::Forgotten)
+        self.commons.tree_of(node.generation()).ok_or(Error::Forgotten)
     }
 
     /// A descriptor that names an inode of a tree.
@@ -213,9 +147,8 @@ impl std::fmt::Debug for TempFs {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("TempFs")
-            .field("generations", &self.trees.len())
+            .field("commons", &self.commons)
             .field("inodes", &self.table.len())
-            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

@@ -31,13 +31,54 @@ const MOST_DESCRIPTORS: usize = 4;
 pub(crate) enum ToWorker {
     /// Get ready. Comes with the listener, and with the directory of a `dir:` store.
     Begin(Begin),
-    /// Serve. Comes with the device.
+    /// Serve this connection, besides those that there are. Comes with the device.
     Serve {
+        /// Which of the keeper's connections it is.
+        number: u64,
         /// The device number of the mount, as `st_dev`.
         device: u64,
     },
+    /// What has happened to the mount or the socket.
+    Happened(Change),
+    /// How things stand.
+    Stands {
+        /// The number of the last question that this answers.
+        asked: u64,
+        /// Why no lease can be had, where that is so.
+        fault: Option<FaultReport>,
+    },
+    /// Let clients in here too. Comes with a listener.
+    Listen,
     /// Take no request any more, but go on serving what is open.
     Quiesce,
+}
+
+/// What has happened to the mount or the socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Change {
+    /// Somebody has taken the mount from its path.
+    Detached,
+    /// The connection to the kernel was ended from outside.
+    Aborted,
+    /// The same mount is back at its path.
+    Reattached {
+        /// How long it was away, as far as that is known.
+        took: Duration,
+    },
+    /// A new mount over the same store is at the path.
+    Remounted {
+        /// How long there was none, as far as that is known.
+        took: Duration,
+    },
+    /// Service can't resume.
+    FaultRaised(FaultReport),
+    /// What was in the way of service no longer is.
+    FaultCleared {
+        /// The fault's code.
+        code: String,
+    },
+    /// A socket that was lost is bound anew.
+    SocketBound,
 }
 
 /// What the worker needs to know before it gets ready.
@@ -62,8 +103,28 @@ pub(crate) struct Begin {
 pub(crate) enum ToKeeper {
     /// It can serve as soon as it gets the device.
     Prepared,
-    /// It serves.
-    Ready,
+    /// It serves a connection.
+    Ready {
+        /// Which one.
+        number: u64,
+    },
+    /// It can't serve a connection.
+    Unfit {
+        /// Which one.
+        number: u64,
+        /// Why not.
+        report: FaultReport,
+    },
+    /// A connection has ended.
+    Ended {
+        /// Which one.
+        number: u64,
+    },
+    /// How do things stand at this moment?
+    Look {
+        /// The number of the question.
+        asked: u64,
+    },
     /// It can't serve, and ends.
     Failed(FaultReport),
     /// The daemon should stop.
@@ -79,8 +140,6 @@ pub(crate) enum Why {
     Asked,
     /// Nobody has used it for long enough.
     Idle,
-    /// The connection to the kernel ended.
-    ConnectionEnded,
 }
 
 /// One end of the line.
@@ -187,10 +246,10 @@ mod tests {
         let (ours, theirs) = Channel::pair().expect("a pair");
         let theirs = Channel::from(theirs);
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
-        ours.send(&ToWorker::Serve { device: 7 }, &[reader.as_fd()]).expect("sent");
+        ours.send(&ToWorker::Serve { number: 1, device: 7 }, &[reader.as_fd()]).expect("sent");
         let (message, descriptors) =
             theirs.receive::<ToWorker>().expect("received").expect("not the end");
-        assert!(matches!(message, ToWorker::Serve { device: 7 }));
+        assert!(matches!(message, ToWorker::Serve { number: 1, device: 7 }));
         let [received] = <[OwnedFd; 1]>::try_from(descriptors).expect("one descriptor");
         writer.write_all(b"x").expect("written");
         let mut byte = [0];

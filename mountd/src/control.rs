@@ -15,6 +15,7 @@ mod processes;
 mod refusals;
 mod refuse;
 mod show;
+mod standing;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -25,4 +26,5 @@ pub(crate) use self::events::Happening;
 pub(crate) use self::listen::serve;
 pub(crate) use self::processes::{Lines, Watching, watching};
 pub(crate) use self::refusals::{Refusals, refusals};
+pub(crate) use self::standing::Standing;
 pub(crate) use self::state::{Facts, State, Stop};

@@ -162,7 +162,12 @@ pub enum Fault {
         /// Why it is still there.
         cause: String,
     },
-    /// The connection to the kernel ended although nobody asked the daemon to stop.
+    /// Somebody has detached the mount, and it isn't back yet.
+    MountDetached {
+        /// Where the namespace was served.
+        mountpoint: PathBuf,
+    },
+    /// The connection to the kernel was ended from outside, and there is no new one yet.
     ConnectionAborted {
         /// Where the namespace was served.
         mountpoint: PathBuf,

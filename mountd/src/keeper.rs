@@ -1,13 +1,15 @@
 //! The process that `serve` starts as: it holds what must outlive the worker.
 //!
-//! It takes the seat, opens the store, makes the mount, starts the worker, and takes all of it down
-//! again. It must never parse a request, touch a path below the mount, or wait without an end.
+//! It takes the seat, opens the store, makes the mount, starts the worker, keeps mount and socket in
+//! place, and takes all of it down again. It must never parse a request, touch a path below the
+//! mount, or wait without an end.
 
 mod ask;
 mod child;
 mod privilege;
 mod seat;
 mod signpost;
+mod stand;
 mod store;
 
 use std::io;
@@ -23,12 +25,13 @@ use crate::channel::{Begin, ToKeeper, ToWorker, Why};
 use crate::config::{Host, Settings, Store};
 use crate::fault::{Fault, FaultReport};
 use crate::mount::attach::Mount;
-use crate::mount::check::Mountpoint;
 use crate::place::Place;
+use crate::supervisor::{Hold, Supervisor};
 use crate::sys::StopSignals;
 use child::{Event, Worker};
 use seat::Seat;
 use signpost::Signpost;
+use stand::Stand;
 
 /// How long the worker may take to get ready.
 const START: Duration = Duration::from_secs(30);
@@ -72,7 +75,8 @@ pub(crate) fn serve(
     };
     let signpost =
         signpost::elsewhere(host, settings).and_then(|at| Signpost::put(host, &at, seat.socket()));
-    let mut keeper = Keeper { host, signals, mountpoint: None, mount: None, worker: None };
+    let hold = Hold::new(host, settings.mountpoint.clone(), settings.context.clone());
+    let mut keeper = Keeper { host, signals, hold, worker: None, number: 0 };
     let result = keeper.run(settings, &mut seat, announce);
     let cleared = keeper.clear();
     if let Some(signpost) = signpost {
@@ -86,9 +90,10 @@ pub(crate) fn serve(
 struct Keeper {
     host: Host,
     signals: StopSignals,
-    mountpoint: Option<Mountpoint>,
+    hold: Hold,
     worker: Option<Worker>,
-    mount: Option<Mount>,
+    /// The connection that serves, or is about to: the first is 1.
+    number: u64,
 }
 
 /// How the time of a worker ended, where nothing failed.
@@ -110,13 +115,8 @@ impl Keeper {
             Store::Tmpfs => None,
             Store::Dir(path) => Some(store::open(path, self.host)?),
         };
-        let mountpoint =
-            self.mountpoint.insert(Mountpoint::check(&settings.mountpoint, self.host)?);
-        let path = mountpoint.place.path().to_owned();
-        mountpoint.directory.made |= seat.was_made(&path);
-        if mountpoint.directory.made {
-            seat.remember_made(&path);
-        }
+        let path = self.hold.check(|path| seat.was_made(path))?.place.path().to_owned();
+        self.remember_made(seat);
         let begin = Begin {
             privileged: self.host.privileged,
             keeper: std::process::id(),
@@ -125,22 +125,20 @@ impl Keeper {
             store: settings.store.clone(),
             idle_exit: settings.idle_exit,
         };
-        let stopped = match self.start(settings, seat, store, begin)? {
+        let stopped = match self.start(seat, store, begin)? {
             Some(stopped) => stopped,
             None => {
                 let socket = settings.socket.clone();
                 tracing::info!(mountpoint = %path.display(), "serving");
                 announce(&Serving { mountpoint: path.clone(), socket, already: false });
-                self.stand()?
+                let supervisor = Supervisor::serving(path.clone(), self.hold.comes_back());
+                self.stand(Stand::new(settings, seat, supervisor)?)?
             }
         };
         match stopped {
             Stopped::Signal(number) => tracing::info!(number, "stopping on a signal"),
             Stopped::Worker(Why::Asked) => tracing::info!("stopping because a client asked"),
             Stopped::Worker(Why::Idle) => tracing::info!("stopping because nobody uses it"),
-            Stopped::Worker(Why::ConnectionEnded) => {
-                return Err(Fault::ConnectionAborted { mountpoint: path }.into());
-            }
         }
         Ok(())
     }
@@ -148,7 +146,6 @@ impl Keeper {
     /// Starts the worker and makes the mount; where somebody asked to stop meanwhile, says so.
     fn start(
         &mut self,
-        settings: &Settings,
         seat: &Seat,
         store: Option<OwnedFd>,
         begin: Begin,
@@ -162,36 +159,34 @@ impl Keeper {
         if let Some(stopped) = self.wait_until(|said| matches!(said, ToKeeper::Prepared), end)? {
             return Ok(Some(stopped));
         }
-        // Both are there: `run` has put them there, and nothing takes them away before `clear`.
-        let (Some(mountpoint), Some(worker)) = (&self.mountpoint, &self.worker) else {
-            return Err(Fault::Stopping.into());
-        };
-        let mount = Mount::make(mountpoint, self.host, settings.context.as_deref())?;
-        let mount = self.mount.insert(mount);
-        let device = mount.identity.device;
-        if let Some(connection) = mount.connection() {
-            worker.tell(&ToWorker::Serve { device }, &[connection]);
-        }
-        if let Some(stopped) = self.wait_until(|said| matches!(said, ToKeeper::Ready), end)? {
+        self.connect()?;
+        let ready = |said: &ToKeeper| matches!(said, ToKeeper::Ready { .. });
+        if let Some(stopped) = self.wait_until(ready, end)? {
             return Ok(Some(stopped));
         }
-        if let (Some(mountpoint), Some(mount)) = (&self.mountpoint, &mut self.mount) {
-            mount.attach(mountpoint)?;
-        }
+        self.hold.attach()?;
         Ok(None)
     }
 
-    /// Waits as long as it takes for a reason to stop.
-    fn stand(&mut self) -> Result<Stopped, FaultReport> {
-        loop {
-            match self.next(None)? {
-                Event::Said(ToKeeper::Stop(why)) => return Ok(Stopped::Worker(why)),
-                Event::Said(ToKeeper::Failed(report)) => return Err(report),
-                Event::Said(message) => tracing::warn!(?message, "out of turn"),
-                Event::Ended(status) => return Err(worker_failed(status).into()),
-                Event::Signal(number) => return Ok(Stopped::Signal(number)),
-                Event::Late => {}
-            }
+    /// Begins a connection at the place that was checked, and has the worker serve it.
+    fn connect(&mut self) -> Result<(), Fault> {
+        let (connection, device) = self.hold.begin()?;
+        self.number += 1;
+        if let Some(worker) = &self.worker {
+            worker.tell(&ToWorker::Serve { number: self.number, device }, &[connection]);
+        }
+        Ok(())
+    }
+
+    fn remember_made(&self, seat: &mut Seat) {
+        if let Some(made) = self.hold.made() {
+            seat.remember_made(made);
+        }
+    }
+
+    fn tell(&self, message: &ToWorker) {
+        if let Some(worker) = &self.worker {
+            worker.tell(message, &[]);
         }
     }
 
@@ -202,13 +197,16 @@ impl Keeper {
         end: Instant,
     ) -> Result<Option<Stopped>, FaultReport> {
         loop {
-            match self.next(Some(end))? {
+            match self.next(None, Some(end))? {
                 Event::Said(message) if done(&message) => return Ok(None),
-                Event::Said(ToKeeper::Failed(report)) => return Err(report),
+                Event::Said(ToKeeper::Failed(report) | ToKeeper::Unfit { report, .. }) => {
+                    return Err(report);
+                }
                 Event::Said(ToKeeper::Stop(why)) => return Ok(Some(Stopped::Worker(why))),
                 Event::Said(message) => tracing::warn!(?message, "out of turn"),
                 Event::Ended(status) => return Err(worker_failed(status).into()),
                 Event::Signal(number) => return Ok(Some(Stopped::Signal(number))),
+                Event::Stirred => {}
                 Event::Late => {
                     let status = format!("not ready after {START:?}");
                     return Err(Fault::WorkerFailed { status }.into());
@@ -217,9 +215,14 @@ impl Keeper {
         }
     }
 
-    fn next(&mut self, end: Option<Instant>) -> Result<Event, FaultReport> {
+    fn next(
+        &mut self,
+        stand: Option<&Stand<'_>>,
+        end: Option<Instant>,
+    ) -> Result<Event, FaultReport> {
         let Some(worker) = &mut self.worker else { return Err(Fault::Stopping.into()) };
-        let event = worker.next(Some(&self.signals), end);
+        let watched = stand.map_or([None; 2], Stand::watched);
+        let event = worker.next(Some(&self.signals), watched, end);
         if matches!(event, Ok(Event::Ended(_))) {
             self.worker = None;
         }
@@ -232,22 +235,27 @@ impl Keeper {
     fn clear(&mut self) -> Result<(), Fault> {
         if let Some(worker) = &mut self.worker {
             worker.tell(&ToWorker::Quiesce, &[]);
-            let end = Some(Instant::now() + QUIESCE);
-            match worker.next(None, end) {
-                Ok(Event::Said(_) | Event::Late | Event::Signal(_)) => {}
-                Ok(Event::Ended(_)) => self.worker = None,
-                Err(error) => tracing::warn!(%error, "the worker can't be waited for"),
+            let end = Instant::now() + QUIESCE;
+            // What it says until it is quiet doesn't matter any more.
+            loop {
+                match worker.next(None, [None; 2], Some(end)) {
+                    Ok(Event::Said(ToKeeper::Quiet) | Event::Late) => break,
+                    Ok(Event::Said(_) | Event::Signal(_) | Event::Stirred) => {}
+                    Ok(Event::Ended(_)) => {
+                        self.worker = None;
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the worker can't be waited for");
+                        break;
+                    }
+                }
             }
         }
-        if self.worker.is_none()
-            && let Some(mount) = &mut self.mount
-        {
-            mount.close_connection();
+        if self.worker.is_none() {
+            self.hold.close_connection();
         }
-        let detached = match (&mut self.mount, &self.mountpoint) {
-            (Some(mount), Some(mountpoint)) => mount.detach(&mountpoint.place, self.host),
-            _ => Ok(()),
-        };
+        let detached = self.hold.take_down();
         if let Some(worker) = self.worker.take() {
             match worker.end(END) {
                 Ok(status) if status.success() => {}
@@ -255,10 +263,7 @@ impl Keeper {
                 Err(error) => tracing::warn!(%error, "the worker can't be waited for"),
             }
         }
-        self.mount = None;
-        if let Some(Mountpoint { place, directory }) = self.mountpoint.take() {
-            place.remove(&directory);
-        }
+        self.hold.leave();
         detached
     }
 }

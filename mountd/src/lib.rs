@@ -11,6 +11,7 @@ mod keeper;
 mod logging;
 mod mount;
 mod place;
+mod supervisor;
 mod sys;
 mod worker;
 

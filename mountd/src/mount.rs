@@ -8,5 +8,6 @@ mod detach;
 mod helper;
 pub(crate) mod identity;
 mod probe;
+pub(crate) mod watch;
 
 pub(crate) use probe::answer as answer_probe;

@@ -4,6 +4,7 @@
 //! namespaces, and never unmounts anything.
 
 mod budget;
+mod connections;
 mod enter;
 mod promises;
 mod serve;
@@ -73,12 +74,14 @@ fn begin(line: &Arc<Channel>) -> Result<(), FaultReport> {
     };
     let reads_all = prepare(&begin)?;
     line.send(&ToKeeper::Prepared, &[]).map_err(line_failed)?;
-    let Some((ToWorker::Serve { device }, descriptors)) = line.receive().map_err(line_failed)?
+    let Some((ToWorker::Serve { number, device }, descriptors)) =
+        line.receive().map_err(line_failed)?
     else {
         return Err(Fault::Stopping.into());
     };
     let connection = expected(descriptors.into_iter().next())?;
-    let given = serve::Given { begin, reads_all, device, listener, directory, connection };
+    let connection = (number, device, connection);
+    let given = serve::Given { begin, reads_all, connection, listener, directory };
     serve::serve(line, given).map_err(FaultReport::from)
 }
 

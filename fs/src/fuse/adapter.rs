@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
@@ -12,14 +12,15 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::counts::{Counts, Operation};
 use super::lane::Lane;
-use super::translate::{caller, errno, node, open_flags, raw_errno, time_change};
+use super::translate::{FOREVER, caller, errno, node, open_flags, raw_errno, time_change};
 use super::{Features, handshake, ioctl, reply};
 use crate::error::Error;
-use crate::tempfs::{Changes, NewFile, TempFs};
+use crate::tempfs::{Changes, NewFile, Position, TempFs};
 
 /// The filesystem as the library calls it.
 pub(super) struct Adapter {
@@ -37,6 +38,12 @@ impl Adapter {
     ) -> io::Result<Self> {
         Ok(Self { fs, counts, features, lane: Lane::start()? })
     }
+
+    /// How long the kernel may believe what it is told. Asked for before the answer is: where a
+    /// second connection comes in between, what is told is looked at again.
+    fn valid(&self) -> Duration {
+        if self.fs.may_be_remembered() { FOREVER } else { Duration::ZERO }
+    }
 }
 
 impl Filesystem for Adapter {
@@ -47,7 +54,7 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.counts.add(Operation::Lookup);
-        reply::found(reply, self.fs.lookup(node(parent), name));
+        reply::found(reply, self.valid(), self.fs.lookup(node(parent), name));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
@@ -63,7 +70,7 @@ impl Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         self.counts.add(Operation::GetAttr);
-        reply::attr(reply, self.fs.attributes(node(inode)));
+        reply::attr(reply, self.valid(), self.fs.attributes(node(inode)));
     }
 
     fn setattr(
@@ -96,7 +103,8 @@ impl Filesystem for Adapter {
         };
         let (fs, caller, node) = (Arc::clone(&self.fs), caller(request), node(inode));
         let heavy = size.is_some() && self.fs.is_large(node);
-        let work = move || reply::attr(reply, fs.change(&caller, node, &changes));
+        let valid = self.valid();
+        let work = move || reply::attr(reply, valid, fs.change(&caller, node, &changes));
         self.lane.run_if(heavy, work);
     }
 
@@ -117,7 +125,7 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::MkNod);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        reply::entry(reply, self.fs.make_node(&new, rdev));
+        reply::entry(reply, self.valid(), self.fs.make_node(&new, rdev));
     }
 
     fn mkdir(
@@ -131,7 +139,7 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::MkDir);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        reply::entry(reply, self.fs.make_directory(&new));
+        reply::entry(reply, self.valid(), self.fs.make_directory(&new));
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -155,7 +163,7 @@ impl Filesystem for Adapter {
         self.counts.add(Operation::Symlink);
         let (caller, parent) = (caller(request), node(parent));
         let new = NewFile { caller, parent, name, mode: 0o777, umask: 0 };
-        reply::entry(reply, self.fs.make_symlink(&new, target));
+        reply::entry(reply, self.valid(), self.fs.make_symlink(&new, target));
     }
 
     fn rename(
@@ -183,7 +191,7 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.counts.add(Operation::Link);
-        reply::entry(reply, self.fs.link(node(inode), node(parent), name));
+        reply::entry(reply, self.valid(), self.fs.link(node(inode), node(parent), name));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -203,7 +211,7 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::Create);
         let new = NewFile { caller: caller(request), parent: node(parent), name, mode, umask };
-        reply::create(reply, self.fs.create(&new, open_flags(flags)));
+        reply::create(reply, self.valid(), self.fs.create(&new, open_flags(flags)));
     }
 
     fn read(
@@ -229,13 +237,18 @@ impl Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         self.counts.add(Operation::Write);
         let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let written = self.fs.write(&caller(request), node(inode), offset, data, drop);
+        let position = if open_flags(flags.0).contains(OFlags::APPEND) {
+            Position::End(offset)
+        } else {
+            Position::At(offset)
+        };
+        let written = self.fs.write(&caller(request), node(inode), position, data, drop);
         reply::written(reply, written);
     }
 
@@ -310,7 +323,7 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.counts.add(Operation::ReadDirPlus);
-        match self.fs.list(node(inode), offset, true, &mut reply::Plus(&mut reply)) {
+        match self.fs.list(node(inode), offset, true, &mut reply::Plus(&mut reply, self.valid())) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }

@@ -8,7 +8,7 @@ use super::Features;
 const MAX_WRITE: u32 = 1 << 20;
 
 /// What is asked of the kernel where it has it.
-const WANTED: [InitFlags; 10] = [
+const WANTED: [InitFlags; 11] = [
     InitFlags::FUSE_ATOMIC_O_TRUNC,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_POSIX_ACL,
@@ -19,6 +19,7 @@ const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_PASSTHROUGH,
     InitFlags::FUSE_HAS_RESEND,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
 
 /// Asks for all of it that the kernel has; what it has.

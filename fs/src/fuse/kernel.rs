@@ -141,9 +141,9 @@ impl Kernel for Device {
         self.notify(INVALIDATE_ENTRY, &body)
     }
 
-    fn invalidate_listing(&self, directory: Node) -> Result<(), Errno> {
+    fn invalidate(&self, node: Node) -> Result<(), Errno> {
         let mut body = Vec::new();
-        body.extend_from_slice(&directory.raw().to_ne_bytes());
+        body.extend_from_slice(&node.raw().to_ne_bytes());
         body.extend_from_slice(&0_i64.to_ne_bytes());
         body.extend_from_slice(&0_i64.to_ne_bytes());
         self.notify(INVALIDATE_INODE, &body)

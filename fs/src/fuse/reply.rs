@@ -1,5 +1,7 @@
 //! The answers to requests, in the words of the protocol.
 
+use std::time::Duration;
+
 use fuser::{
     FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
@@ -9,25 +11,25 @@ use rustix::fs::StatVfs;
 use rustix::io::Errno;
 
 use super::sys;
-use super::translate::{FOREVER, attributes, errno, kind, nothing, number, raw_errno};
+use super::translate::{attributes, errno, kind, nothing, number, raw_errno};
 use crate::attributes::Attributes;
 use crate::error::Error;
-use crate::tempfs::{DirectoryEntry, Found, Listing, OpenFile};
+use crate::tempfs::{DirectoryEntry, Found, Listing, OpenFile, Pages};
 
 /// Inode numbers are never used twice while the kernel knows them, so that there is one generation
 /// of each.
 const ONLY: Generation = Generation(0);
 
-pub(super) fn entry(reply: ReplyEntry, result: Result<Attributes, Error>) {
+pub(super) fn entry(reply: ReplyEntry, valid: Duration, result: Result<Attributes, Error>) {
     match result {
-        Ok(found) => reply.entry(&FOREVER, &attributes(&found), ONLY),
+        Ok(found) => reply.entry(&valid, &attributes(&found), ONLY),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-pub(super) fn attr(reply: ReplyAttr, result: Result<Attributes, Error>) {
+pub(super) fn attr(reply: ReplyAttr, valid: Duration, result: Result<Attributes, Error>) {
     match result {
-        Ok(found) => reply.attr(&FOREVER, &attributes(&found)),
+        Ok(found) => reply.attr(&valid, &attributes(&found)),
         Err(error) => reply.error(errno(error)),
     }
 }
@@ -49,14 +51,18 @@ pub(super) fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Error>
     }
 }
 
-fn cache_flags(keep_pages: bool) -> FopenFlags {
-    if keep_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
+const fn page_flags(pages: Pages) -> FopenFlags {
+    match pages {
+        Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
+        Pages::Fresh => FopenFlags::empty(),
+        Pages::Bypassed => FopenFlags::FOPEN_DIRECT_IO,
+    }
 }
 
-pub(super) fn found(reply: ReplyEntry, result: Result<Found, Error>) {
+pub(super) fn found(reply: ReplyEntry, valid: Duration, result: Result<Found, Error>) {
     match result {
-        Ok(Found::Inode(found)) => entry(reply, Ok(found)),
-        Ok(Found::Nothing) => reply.entry(&FOREVER, &nothing(), ONLY),
+        Ok(Found::Inode(found)) => entry(reply, valid, Ok(found)),
+        Ok(Found::Nothing) => reply.entry(&valid, &nothing(), ONLY),
         Err(error) => reply.error(errno(error)),
     }
 }
@@ -68,25 +74,29 @@ pub(super) fn open(reply: ReplyOpen, result: Result<OpenFile, Error>) {
             reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
             let _ = backing.into_raw();
         }
-        Ok(OpenFile { handle, backing: None, keep_pages }) => {
-            reply.opened(FileHandle(handle), cache_flags(keep_pages));
+        Ok(OpenFile { handle, backing: None, pages }) => {
+            reply.opened(FileHandle(handle), page_flags(pages));
         }
         Err(error) => reply.error(errno(error)),
     }
 }
 
-pub(super) fn create(reply: ReplyCreate, result: Result<(Attributes, OpenFile), Error>) {
+pub(super) fn create(
+    reply: ReplyCreate,
+    valid: Duration,
+    result: Result<(Attributes, OpenFile), Error>,
+) {
     match result {
-        Ok((made, OpenFile { handle, backing, keep_pages })) => {
+        Ok((made, OpenFile { handle, backing, pages })) => {
             let (made, handle) = (attributes(&made), FileHandle(handle));
             match backing {
                 Some(backing) => {
                     let backing = sys::backing_of_create(&reply, backing);
                     let flags = FopenFlags::empty();
-                    reply.created_passthrough(&FOREVER, &made, ONLY, handle, flags, &backing);
+                    reply.created_passthrough(&valid, &made, ONLY, handle, flags, &backing);
                     let _ = backing.into_raw();
                 }
-                None => reply.created(&FOREVER, &made, ONLY, handle, cache_flags(keep_pages)),
+                None => reply.created(&valid, &made, ONLY, handle, page_flags(pages)),
             }
         }
         Err(error) => reply.error(errno(error)),
@@ -154,7 +164,7 @@ impl Listing for Plain<'_> {
     }
 }
 
-pub(super) struct Plus<'a>(pub(super) &'a mut ReplyDirectoryPlus);
+pub(super) struct Plus<'a>(pub(super) &'a mut ReplyDirectoryPlus, pub(super) Duration);
 
 impl Listing for Plus<'_> {
     fn add(&mut self, _line: &DirectoryEntry<'_>) -> bool {
@@ -164,6 +174,6 @@ impl Listing for Plus<'_> {
     fn add_with(&mut self, line: &DirectoryEntry<'_>, found: &Attributes) -> bool {
         let attributes = attributes(found);
         let (inode, offset) = (number(line.node), line.offset);
-        !self.0.add(inode, offset, line.name, &FOREVER, &attributes, ONLY)
+        !self.0.add(inode, offset, line.name, &self.1, &attributes, ONLY)
     }
 }

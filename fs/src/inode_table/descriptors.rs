@@ -90,6 +90,11 @@ impl Descriptors {
         self.directories.remove(&node);
     }
 
+    /// How many there are.
+    pub(super) fn held(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// Whether three quarters of the budget are used.
     pub(super) fn is_over_budget(&self) -> bool {
         self.count.load(Ordering::Acquire) >= self.budget / 4 * 3

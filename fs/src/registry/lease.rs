@@ -18,6 +18,16 @@ pub enum LeaseKind {
     Private,
 }
 
+/// The connection to the kernel by which a lease was served when it was taken. Handles of
+/// directories, and working directories, don't outlive it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Served {
+    /// Which of the daemon's connections it is; the first is 1.
+    pub epoch: u64,
+    /// The device number of its mount, as `st_dev`.
+    pub device: u64,
+}
+
 /// What a lease hangs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -73,4 +83,6 @@ pub(crate) struct Lease {
     pub(crate) since: Timestamp,
     /// The directory that is leased.
     pub(crate) inode: u64,
+    /// What served it when it was taken.
+    pub(crate) served: Served,
 }

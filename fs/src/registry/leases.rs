@@ -101,6 +101,7 @@ impl Registry {
             asker_gone: false,
             since: now,
             inode: generation.inode,
+            served: self.served,
         };
         Ok(Some(NewLease { session, index: &mut self.index, generation, lease }))
     }

@@ -150,6 +150,7 @@ impl Session {
             current: !generation.retired,
             path_below_mount,
             inode: lease.inode,
+            served: lease.served,
             kind: lease.kind,
             binding: lease.binding,
             asked_by: lease.asked_by,

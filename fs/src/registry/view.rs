@@ -4,7 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Binding, Holder, LeaseEnd, LeaseId, LeaseKind, Policy, Process, SessionId, TokenId};
+use super::{
+    Binding, Holder, LeaseEnd, LeaseId, LeaseKind, Policy, Process, Served, SessionId, TokenId,
+};
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
 
@@ -104,6 +106,8 @@ pub struct LeaseView {
     pub path_below_mount: String,
     /// The number of the leased directory's inode.
     pub inode: u64,
+    /// What served it when it was taken.
+    pub served: Served,
     /// What is leased.
     pub kind: LeaseKind,
     /// What it hangs on.

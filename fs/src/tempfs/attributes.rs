@@ -84,7 +84,7 @@ impl TempFs {
     /// The store's.
     pub fn attributes(&self, node: Node) -> Result<Attributes, Error> {
         if node.is_above_generations() {
-            return self.structure.attributes(node).ok_or(Error::Forgotten);
+            return self.structure().attributes(node).ok_or(Error::Forgotten);
         }
         let tree = self.tree(node)?;
         let path = self.path(&tree, node)?;
@@ -105,7 +105,7 @@ impl TempFs {
             return self.change_structural(node, changes);
         }
         let mut changes = *changes;
-        if self.structure.is_structural(node) && changes.touches_access() {
+        if self.structure().is_structural(node) && changes.touches_access() {
             self.accept_without_effect(caller, node, &changes)?;
             changes = Changes { permissions: None, uid: None, gid: None, ..changes };
             if changes.is_nothing() {
@@ -135,6 +135,7 @@ impl TempFs {
             } else {
                 truncate(&link_to(&path), size)?;
             }
+            self.commons.changed(node);
             if caller.uid != 0 {
                 self.drop_privileges(caller, &path)?;
             }
@@ -154,14 +155,14 @@ impl TempFs {
         if changes.touches_access() || changes.size.is_some() {
             return Err(Error::AboveGenerations);
         }
-        let now = self.structure.now();
+        let now = self.structure().now();
         let time = |change: Option<TimeChange>| match change {
             None => None,
             Some(TimeChange::Now) => Some(now),
             Some(TimeChange::At(time)) => Some(time),
         };
         if changes.accessed.is_some() || changes.modified.is_some() {
-            self.structure
+            self.structure()
                 .set_times(node, time(changes.accessed), time(changes.modified))
                 .ok_or(Error::Forgotten)?;
         }

@@ -2,14 +2,14 @@
 //! ranges and symlinks always.
 
 use std::ffi::OsString;
+use std::io::IoSlice;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::Ordering;
 
 use rustix::fs::{
     FallocateFlags, IFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fsync, ioctl_getflags,
     ioctl_setflags, readlinkat, seek,
 };
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 
 use super::files::Access;
 use super::{Caller, TempFs};
@@ -19,6 +19,15 @@ use crate::node::Node;
 /// Bytes that one request copies at the most: a caller goes on where it ended, and others have
 /// their turn meanwhile.
 const COPIED_AT_ONCE: usize = 16 << 20;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// There.
+    At(u64),
+    /// To the end of the file, which the writer takes to be there.
+    End(u64),
+}
 
 impl TempFs {
     /// Reads.
@@ -48,13 +57,20 @@ impl TempFs {
         &self,
         caller: &Caller,
         node: Node,
-        offset: u64,
+        position: Position,
         data: &[u8],
         drop_privileges: bool,
     ) -> Result<usize, Error> {
         let tree = self.tree(node)?;
         let file = self.file(&tree, node, Access::Write)?;
-        let count = pwrite(&file, data, offset)?;
+        let count = match position {
+            // Where it is may have moved by way of another connection.
+            Position::End(_) if self.commons.are_several() => {
+                pwritev2(&file, &[IoSlice::new(data)], 0, ReadWriteFlags::APPEND)?
+            }
+            Position::At(offset) | Position::End(offset) => pwrite(&file, data, offset)?,
+        };
+        self.commons.changed(node);
         if drop_privileges {
             self.drop_privileges(caller, &*self.path(&tree, node)?)?;
         }
@@ -76,7 +92,9 @@ impl TempFs {
     /// The store's.
     pub fn allocate(&self, node: Node, offset: u64, length: u64, mode: u32) -> Result<(), Error> {
         let file = self.file(&*self.tree(node)?, node, Access::Write)?;
-        Ok(fallocate(&file, FallocateFlags::from_bits_retain(mode), offset, length)?)
+        fallocate(&file, FallocateFlags::from_bits_retain(mode), offset, length)?;
+        self.commons.changed(node);
+        Ok(())
     }
 
     /// Copies within the store.
@@ -96,7 +114,15 @@ impl TempFs {
         let source = self.file(&tree, from, Access::Read)?;
         let target = self.file(&tree, to, Access::Write)?;
         let length = length.min(COPIED_AT_ONCE);
-        Ok(copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), length)?)
+        let count = copy_file_range(
+            &source,
+            Some(&mut from_offset),
+            &target,
+            Some(&mut to_offset),
+            length,
+        )?;
+        self.commons.changed(to);
+        Ok(count)
     }
 
     /// Has the store write a file, or a directory, to where it lasts.
@@ -104,7 +130,7 @@ impl TempFs {
     /// # Errors
     /// The store's; `ENOSYS` where nothing lasts, upon which the kernel doesn't ask again.
     pub fn synchronise(&self, node: Node, data_only: bool) -> Result<(), Error> {
-        if !self.durable.load(Ordering::Acquire) {
+        if !self.commons.is_durable() {
             return Err(Errno::NOSYS.into());
         }
         if node.is_above_generations() {
@@ -145,7 +171,7 @@ impl TempFs {
     /// # Errors
     /// The store's.
     pub fn set_inode_flags(&self, node: Node, flags: u32) -> Result<(), Error> {
-        if self.structure.is_structural(node) {
+        if self.structure().is_structural(node) {
             return Err(Error::AboveGenerations);
         }
         let file = self.file(&*self.tree(node)?, node, Access::Read)?;

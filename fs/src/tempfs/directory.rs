@@ -68,8 +68,8 @@ impl TempFs {
         attributes: bool,
         listing: &mut dyn Listing,
     ) -> Result<(), Error> {
-        let own = self.structure.attributes(node).ok_or(Error::Forgotten)?;
-        let parent = self.structure.parent(node).ok_or(Error::Forgotten)?;
+        let own = self.structure().attributes(node).ok_or(Error::Forgotten)?;
+        let parent = self.structure().parent(node).ok_or(Error::Forgotten)?;
         for (number, (node, name)) in [(node, "."), (parent, "..")].into_iter().enumerate() {
             let next = number as u64 + 1;
             let line = DirectoryEntry {
@@ -84,7 +84,7 @@ impl TempFs {
             }
         }
         let behind = offset.max(BEFORE_CHILDREN);
-        for child in self.structure.children(node, behind).ok_or(Error::Forgotten)? {
+        for child in self.structure().children(node, behind).ok_or(Error::Forgotten)? {
             let line = DirectoryEntry {
                 node: child.node,
                 kind: FileType::Directory,
@@ -136,7 +136,7 @@ impl TempFs {
             let is_dot = name == "." || name == "..";
             let shown = match name.as_bytes() {
                 b"." => Some(node),
-                b".." if node == tree.root_node() => self.structure.parent(node),
+                b".." if node == tree.root_node() => self.structure().parent(node),
                 _ => tree.node(line.ino()),
             };
             let Some(shown) = shown else { continue };

@@ -47,7 +47,7 @@ impl TempFs {
     /// call while the caller stays the same.
     pub(super) fn act_for(&self, caller: &Caller, mask: u32) -> Result<(), Errno> {
         let wanted = Identity {
-            owner: self.options.many_users.then_some((caller.uid, caller.gid)),
+            owner: self.commons.options().many_users.then_some((caller.uid, caller.gid)),
             umask: mask & 0o777,
         };
         let present = IDENTITY.get();
@@ -56,7 +56,7 @@ impl TempFs {
         }
         if present.is_none() {
             unshare_file_system_attributes()?;
-            if self.options.many_users {
+            if self.commons.options().many_users {
                 // Otherwise another owner would cost the thread its capabilities over files.
                 let bits = capabilities_secure_bits()? | CapabilitiesSecureBits::NO_SETUID_FIXUP;
                 set_capabilities_secure_bits(bits)?;

@@ -38,11 +38,11 @@ pub trait Kernel: Send + Sync {
     /// Where the kernel doesn't know the directory or the name.
     fn invalidate_name(&self, parent: Node, name: &OsStr) -> Result<(), Errno>;
 
-    /// Has the kernel read a directory's listing and attributes anew.
+    /// Has the kernel read an inode's attributes and contents anew; of a directory, its listing.
     ///
     /// # Errors
-    /// Where the kernel doesn't know the directory.
-    fn invalidate_listing(&self, directory: Node) -> Result<(), Errno>;
+    /// Where the kernel doesn't know the inode.
+    fn invalidate(&self, node: Node) -> Result<(), Errno>;
 }
 
 /// Whoever sees to what the serving threads must not do themselves.
@@ -52,6 +52,12 @@ pub(crate) trait Attendant: Send + Sync {
 
     /// The kernel has forgotten an inode of a generation that is to go.
     fn forgotten(&self);
+
+    /// There is one more connection, so that what the others remember may not be so any more.
+    fn joined(&self);
+
+    /// The contents of a file have changed while there are several connections.
+    fn changed(&self, node: Node);
 }
 
 /// The kernel answers `ENOENT` for what it doesn't know, which is as good.

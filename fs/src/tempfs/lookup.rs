@@ -42,7 +42,7 @@ impl TempFs {
             Ok(attributes) => Ok(Found::Inode(attributes)),
             Err(Error::Store(Errno::NOENT)) => {
                 let known = |parent| self.table.knows(parent);
-                if tree.absent().add(parent, name, known) {
+                if self.may_be_remembered() && tree.absent().add(parent, name, known) {
                     Ok(Found::Nothing)
                 } else {
                     Err(Error::NoEntry)
@@ -75,9 +75,9 @@ impl TempFs {
     /// Names above the generations come and go without the kernel's doing, so it is never told
     /// that there is nothing: that would be remembered.
     fn lookup_structural(&self, parent: Node, name: &OsStr) -> Result<Attributes, Error> {
-        let node = self.structure.child(parent, name).ok_or(Error::NoEntry)?;
+        let node = self.structure().child(parent, name).ok_or(Error::NoEntry)?;
         if node.is_above_generations() {
-            let attributes = self.structure.attributes(node).ok_or(Error::NoEntry)?;
+            let attributes = self.structure().attributes(node).ok_or(Error::NoEntry)?;
             self.table.remember(node, true, || Ok(None))?;
             return Ok(attributes);
         }
@@ -129,9 +129,11 @@ impl TempFs {
         let backing = self.table.forget(node, count);
         if !self.table.knows(node) {
             self.files.forget(node);
-            self.structure.forget(node);
-            if self.is_draining(node.generation())
-                && let Some(attendant) = self.attendant.get()
+            if node.is_above_generations() {
+                self.commons.forget(node);
+            }
+            if self.commons.is_draining(node.generation())
+                && let Some(attendant) = self.commons.attendant()
             {
                 attendant.forgotten();
             }
@@ -144,7 +146,7 @@ impl TempFs {
     /// them.
     pub(super) fn relieve(&self) {
         if self.table.is_over_budget()
-            && let Some(attendant) = self.attendant.get()
+            && let Some(attendant) = self.commons.attendant()
         {
             attendant.descriptors_short();
             self.table.wait_for_room(PATIENCE);

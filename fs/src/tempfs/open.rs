@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, ftruncate};
 
 use super::files::Access;
-use super::{Caller, TempFs};
+use super::{Caller, Kernel, TempFs};
 use crate::error::Error;
 use crate::inode_table::Opened;
 use crate::node::Node;
@@ -19,9 +19,20 @@ pub struct OpenFile {
     /// The registered file that the kernel reads and writes by itself, or `None` where data goes
     /// through the page cache and this process.
     pub backing: Option<u32>,
-    /// Whether the kernel may keep the pages it has of the file: where some files are passed
-    /// through, one that isn't may have been before, and its pages be older than its contents.
-    pub keep_pages: bool,
+    /// What becomes of the pages that the kernel has of a file that isn't passed through.
+    pub pages: Pages,
+}
+
+/// What the kernel may do with pages of a file's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Keep those from an earlier open: every change came through it.
+    Kept,
+    /// Read them anew: where some files are passed through, one that isn't may have been before,
+    /// and its pages be older than its contents.
+    Fresh,
+    /// Have none: the file can be changed through another connection at any time.
+    Bypassed,
 }
 
 impl TempFs {
@@ -65,6 +76,7 @@ impl TempFs {
         };
         if flags.contains(OFlags::TRUNC) {
             ftruncate(self.file(tree, node, Access::Write)?, 0)?;
+            self.commons.changed(node);
             if caller.uid != 0 {
                 self.drop_privileges(caller, &*self.path(tree, node)?)?;
             }
@@ -90,7 +102,13 @@ impl TempFs {
         OpenFile {
             handle: opened.incarnation.into(),
             backing: opened.backing,
-            keep_pages: self.kernel().is_none_or(|kernel| !kernel.registers()),
+            pages: if !self.may_be_remembered() {
+                Pages::Bypassed
+            } else if self.kernel().is_some_and(Kernel::registers) {
+                Pages::Fresh
+            } else {
+                Pages::Kept
+            },
         }
     }
 

@@ -112,7 +112,12 @@ impl TempFs {
     /// kernel knows it, and what is registered for it ends with its last open.
     pub(super) fn bury(&self, victim: Victim) {
         let Some(node) = victim.node.filter(|_| victim.last_name) else { return };
-        self.table.keep_unlinked(node, Arc::new(victim.path));
+        let path = Arc::new(victim.path);
+        if self.commons.are_several() {
+            self.commons.keep_unlinked(node, &path);
+        } else {
+            self.table.keep_unlinked(node, path);
+        }
         if self.table.opens(node) == 0 {
             self.files.forget(node);
         }

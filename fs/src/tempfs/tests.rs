@@ -1,5 +1,7 @@
 //! Operations without a mount, on a temporary store.
 
+mod several;
+
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,9 +16,18 @@ use crate::clock::System;
 use crate::node::GenerationKey;
 use crate::store::{Limits, Ownership, Store};
 
+/// One more connection to the filesystem.
+fn connection(commons: &Arc<Commons>) -> Arc<TempFs> {
+    let fs = TempFs::new(TempFs::records().unwrap(), Arc::clone(commons)).unwrap();
+    let fs = Arc::new(fs);
+    commons.join(Arc::clone(&fs));
+    fs
+}
+
 /// A filesystem with one session that has two generations.
 struct Fixture {
-    fs: TempFs,
+    commons: Arc<Commons>,
+    fs: Arc<TempFs>,
     session: Node,
     root: Node,
     other: Node,
@@ -31,21 +42,22 @@ impl Fixture {
         let store = Store::beneath(std::fs::File::open(home.path()).unwrap().into());
         let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
         let options = Options { uid, gid, many_users: false, descriptors: 4096 };
-        let fs = TempFs::new(TempFs::records().unwrap(), options, Arc::new(System)).unwrap();
+        let commons = Commons::new(options, Arc::new(System));
+        let fs = connection(&commons);
         let ownership = Ownership { uid, gid, permissions: 0o700 };
-        let session = fs.structure().add_session(OsStr::new("aaaaaaaa"), ownership).unwrap();
+        let session = commons.structure().add_session(OsStr::new("aaaaaaaa"), ownership).unwrap();
         let mut roots = Vec::new();
         for number in [1, 2] {
             let key = GenerationKey::new(number).unwrap();
             let tree = store.make(key, Limits::default(), ownership).unwrap();
-            let root = fs.plant(tree).root_node();
-            fs.structure().add_generation(session, number, root);
+            let root = commons.plant(tree).root_node();
+            commons.structure().add_generation(session, number, root);
             let name = number.to_string();
             assert!(matches!(fs.lookup(session, OsStr::new(&name)), Ok(Found::Inode(_))));
             roots.push(root);
         }
         let caller = Caller { uid, gid, thread: 0 };
-        Self { fs, session, root: roots[0], other: roots[1], caller, _home: home }
+        Self { commons, fs, session, root: roots[0], other: roots[1], caller, _home: home }
     }
 
     fn new_file<'a>(&self, parent: Node, name: &'a str, mode: u32) -> NewFile<'a> {
@@ -106,7 +118,7 @@ fn what_is_written_is_read() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
     assert_eq!((file.kind, file.permissions), (FileType::RegularFile, 0o644));
-    assert_eq!(f.fs.write(&f.caller, file.node, 4, b"data", false), Ok(4));
+    assert_eq!(f.fs.write(&f.caller, file.node, Position::At(4), b"data", false), Ok(4));
     assert_eq!(f.fs.read(file.node, 0, 100), Ok(b"\0\0\0\0data".to_vec()));
     assert_eq!(f.fs.attributes(file.node).unwrap().size, 8);
     f.fs.release(file.node, open.handle);
@@ -134,7 +146,7 @@ fn a_number_stays_when_the_kernel_forgets_and_asks_again() {
 fn an_unlinked_file_lives_until_it_is_forgotten() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
-    f.fs.write(&f.caller, file.node, 0, b"data", false).unwrap();
+    f.fs.write(&f.caller, file.node, Position::At(0), b"data", false).unwrap();
     f.fs.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
     assert_eq!(f.look_up(f.root, "file"), None);
     assert_eq!(f.fs.attributes(file.node).unwrap().links, 0);
@@ -238,7 +250,7 @@ impl Witness for Book {
 fn a_refused_attempt_is_told_once_with_who_and_where() {
     let f = Fixture::new();
     let book = Arc::new(Book::default());
-    f.fs.set_witness(Arc::clone(&book) as Arc<dyn Witness>);
+    f.commons.set_witness(Arc::clone(&book) as Arc<dyn Witness>);
     let lease = f.make_directory(f.root, "lease000");
     f.fs.structure().protect(lease, f.root);
     f.create(f.root, "mine");
@@ -334,7 +346,7 @@ fn a_write_without_the_right_to_keep_set_id_bits_takes_them_away() {
     let (file, _) = f.create(f.root, "file");
     let changes = Changes { permissions: Some(0o4755), ..Changes::default() };
     f.fs.change(&f.caller, file.node, &changes).unwrap();
-    f.fs.write(&f.caller, file.node, 0, b"x", true).unwrap();
+    f.fs.write(&f.caller, file.node, Position::At(0), b"x", true).unwrap();
     assert_eq!(f.fs.attributes(file.node).unwrap().permissions, 0o755);
 }
 
@@ -396,7 +408,7 @@ fn symlinks_are_kept_as_they_are() {
 fn holes_are_found() {
     let f = Fixture::new();
     let (file, _) = f.create(f.root, "file");
-    f.fs.write(&f.caller, file.node, 1 << 20, b"end", false).unwrap();
+    f.fs.write(&f.caller, file.node, Position::At(1 << 20), b"end", false).unwrap();
     assert_eq!(f.fs.seek(file.node, 0, false), Ok(0));
     assert_eq!(f.fs.seek(file.node, 0, true), Ok(1 << 20));
     assert_eq!(f.fs.seek(file.node, 2 << 20, true).unwrap_err().errno(), Errno::NXIO);

@@ -3,7 +3,6 @@
 //! Being told must never hold up the answer, and never change it.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
 
 use super::{Caller, TempFs};
 use crate::error::Error;
@@ -46,11 +45,6 @@ pub trait Witness: Send + Sync {
 }
 
 impl TempFs {
-    /// Gives the filesystem its witness; the first one stays.
-    pub fn set_witness(&self, witness: Arc<dyn Witness>) {
-        let _ = self.witness.set(witness);
-    }
-
     /// Refuses an attempt on a structural directory, by its name in the one that it is in.
     pub(super) fn refuse(
         &self,
@@ -59,7 +53,7 @@ impl TempFs {
         parent: Node,
         name: &OsStr,
     ) -> Error {
-        if let Some(witness) = self.witness.get()
+        if let Some(witness) = self.commons.witness()
             && let Some(Place { session, owner, lease, path }) =
                 self.structure().place(parent, name)
         {

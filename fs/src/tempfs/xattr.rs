@@ -98,7 +98,7 @@ impl TempFs {
         if node.is_above_generations() {
             return Err(Error::AboveGenerations);
         }
-        if !self.structure.is_structural(node) || !is_access_list(name) {
+        if !self.structure().is_structural(node) || !is_access_list(name) {
             return Ok(false);
         }
         if self.attributes(node)?.uid == caller.uid {

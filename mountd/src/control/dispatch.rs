@@ -24,13 +24,13 @@ use zlink::{Call, Connection, Service};
 use self::introspection::{introspect, not_found};
 use super::page::page;
 use super::peer::named;
-use super::refuse::{namespace_error, namespace_fault};
+use super::refuse::{faulted, namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode, receipt};
 use super::state::State;
 use super::watcher::{Watcher, watcher};
 use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultReport};
 
 /// No file could be larger.
 const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
@@ -67,6 +67,8 @@ pub(super) enum Refusal {
 enum Declined {
     Namespace(NamespaceError),
     Fault(Fault),
+    /// The namespace can't be served at present.
+    Standing(FaultReport),
 }
 
 impl From<NamespaceError> for Declined {
@@ -179,6 +181,8 @@ impl Dispatch {
     fn refusal(&self, declined: &Declined) -> Refusal {
         let error = match declined {
             Declined::Fault(fault) => return Refusal::Own(Error::from(fault)),
+            // The keeper has told the operator.
+            Declined::Standing(report) => return Refusal::Own(faulted(report)),
             Declined::Namespace(error) => error,
         };
         match error {
@@ -198,6 +202,11 @@ impl Dispatch {
     /// Nothing begins any more once the daemon is to stop.
     fn refuse_while_stopping(&self) -> Result<(), Fault> {
         if self.state.stop.is_asked() { Err(Fault::Stopping) } else { Ok(()) }
+    }
+
+    /// No lease is given out that could not be reached.
+    async fn refuse_while_faulted(&self) -> Result<(), Declined> {
+        self.state.standing().check().await.map_err(Declined::Standing)
     }
 
     async fn carry_out(&self, request: Request) -> Result<Answer, Declined> {
@@ -240,8 +249,15 @@ impl Dispatch {
             Request::ShowSession(asked) => {
                 Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
             }
-            Request::Check(asked) => Answer::Check(session(namespace.check(peer, &asked.session)?)),
-            Request::AcquireLease(asked) => Answer::AcquireLease(self.acquire_lease(&asked)?),
+            Request::Check(asked) => {
+                self.refuse_while_faulted().await?;
+                Answer::Check(session(namespace.check(peer, &asked.session)?))
+            }
+            Request::AcquireLease(asked) => {
+                self.refuse_while_stopping()?;
+                self.refuse_while_faulted().await?;
+                Answer::AcquireLease(self.acquire_lease(&asked)?)
+            }
             Request::BindLease(asked) => {
                 namespace.check_lease(peer, &asked.lease)?;
                 let process = match asked.pid {
@@ -263,7 +279,7 @@ impl Dispatch {
                 let leases = shown.iter().map(|view| show.lease(view)).collect();
                 Answer::ListLeases(wire::ShownLeases { leases, more })
             }
-            Request::Status(_) => Answer::Status(self.state.status()),
+            Request::Status(_) => Answer::Status(self.state.status(peer)),
             Request::Watch(asked) => {
                 let viewer = self.state.viewer(*peer);
                 Answer::Watch(self.state.events.behind(asked.after, &viewer))

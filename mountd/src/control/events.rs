@@ -9,20 +9,20 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_fs::registry::Peer;
+use holdfast_fs::registry::{Peer, Served};
 use holdfast_fs::tempfs::{Attempt, Refusal};
 use tokio::sync::watch;
 
 use self::ring::{Audience, Ring};
 use super::show::milliseconds;
 use super::wire::{self, EventKind};
+use crate::channel::Change;
 use crate::fault::FaultReport;
 
 /// How many events are kept.
 const KEPT: usize = 4096;
 
 /// Something that happens.
-#[cfg_attr(not(test), expect(dead_code, reason = "the mount is not kept in its place yet"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
     /// The namespace is served.
@@ -59,8 +59,6 @@ pub(crate) enum Happening {
     FaultCleared {
         /// Its code.
         code: String,
-        /// How long it was there.
-        took: Duration,
     },
     /// The lost socket was bound anew.
     SocketBound,
@@ -77,6 +75,21 @@ pub(crate) enum Happening {
         /// The connection that its directory handles were of.
         epoch: u64,
     },
+}
+
+impl Happening {
+    /// What the keeper says of the mount or the socket, while this connection serves.
+    pub(super) fn of(change: Change, Served { epoch, device }: Served) -> Self {
+        match change {
+            Change::Detached => Self::Detached,
+            Change::Aborted => Self::Aborted { epoch },
+            Change::Reattached { took } => Self::Reattached { took },
+            Change::Remounted { took } => Self::Remounted { epoch, device, took },
+            Change::FaultRaised(report) => Self::FaultRaised(report),
+            Change::FaultCleared { code } => Self::FaultCleared { code },
+            Change::SocketBound => Self::SocketBound,
+        }
+    }
 }
 
 /// Attempts that were refused, and whose they were.
@@ -211,9 +224,8 @@ fn event(happening: Happening) -> (wire::Event, Audience) {
                 ..plain(EventKind::FaultRaised, &message)
             })
         }
-        Happening::FaultCleared { code, took } => everybody(wire::Event {
+        Happening::FaultCleared { code } => everybody(wire::Event {
             code: Some(code),
-            took_ms: Some(milliseconds(took)),
             ..plain(EventKind::FaultCleared, "the fault is gone")
         }),
         Happening::SocketBound => {

@@ -9,9 +9,11 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use holdfast_fs::registry::{ConnectionId, Peer};
 use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use zlink::{ReadyListener, Server};
 
@@ -34,8 +36,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// # Errors
 /// Where there is nothing to wait with.
 pub(crate) async fn serve(
-    listener: StdListener,
-    state: State,
+    mut listeners: UnboundedReceiver<StdListener>,
+    state: Rc<State>,
     watching: Watching,
     refusals: Refusals,
 ) -> Result<Why, Fault> {
@@ -45,9 +47,6 @@ pub(crate) async fn serve(
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         }
     };
-    listener.set_nonblocking(true).map_err(failed("listen"))?;
-    let listener = UnixListener::from_std(listener).map_err(failed("listen"))?;
-    let state = Rc::new(state);
     let mut clients = JoinSet::new();
     let why = tokio::select! {
         biased;
@@ -59,7 +58,11 @@ pub(crate) async fn serve(
             Why::Asked
         }
         never = refusals.run(Rc::clone(&state)) => match never {},
-        () = accept(&listener, &state, &mut clients) => Why::Asked,
+        accepted = accept(&mut listeners, &state, &mut clients) => {
+            accepted.map_err(failed("listen"))?;
+            // Nobody will come any more.
+            Why::Asked
+        }
     };
     state.stop.ask(why);
     let rest = async { while clients.join_next().await.is_some() {} };
@@ -76,17 +79,30 @@ async fn idle(state: &State) {
     }
 }
 
-/// Accepts, for as long as it is polled.
-async fn accept(listener: &UnixListener, state: &Rc<State>, clients: &mut JoinSet<()>) {
+/// Accepts, for as long as it is polled: from the listener that came last, and before that whoever
+/// waits at the one before, which can't be called any more.
+async fn accept(
+    listeners: &mut UnboundedReceiver<StdListener>,
+    state: &Rc<State>,
+    clients: &mut JoinSet<()>,
+) -> io::Result<()> {
     let mut last = 0;
+    let mut attend = |clients: &mut JoinSet<()>, stream| {
+        last += 1;
+        clients.spawn_local(attend(Rc::clone(state), stream, ConnectionId(last)));
+    };
+    let Some(mut listener) = next(listeners).await? else { return Ok(()) };
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    last += 1;
-                    let connection = ConnectionId(last);
-                    clients.spawn_local(attend(Rc::clone(state), stream, connection));
+            new = next(listeners) => {
+                let Some(new) = new? else { return Ok(()) };
+                while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+                    attend(clients, stream);
                 }
+                listener = new;
+            }
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => attend(clients, stream),
                 Err(error) => {
                     // Whose doing it is can't be told.
                     if state.is_news(state.facts.uid, "accept") {
@@ -103,6 +119,12 @@ async fn accept(listener: &UnixListener, state: &Rc<State>, clients: &mut JoinSe
             }
         }
     }
+}
+
+async fn next(listeners: &mut UnboundedReceiver<StdListener>) -> io::Result<Option<UnixListener>> {
+    let Some(listener) = listeners.recv().await else { return Ok(None) };
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener).map(Some)
 }
 
 /// Serves one client until it leaves.

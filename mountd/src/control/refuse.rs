@@ -119,6 +119,7 @@ impl From<&Fault> for Error {
             | Fault::MountpointUnusable { .. }
             | Fault::MountpointNotVisible { .. }
             | Fault::MountStale { .. }
+            | Fault::MountDetached { .. }
             | Fault::ConnectionAborted { .. }
             | Fault::StoreParentMissing { .. }
             | Fault::StoreLocked { .. }
@@ -136,6 +137,12 @@ impl From<&Fault> for Error {
             | Fault::System { .. } => Self::Faulted { code, message, remedy },
         }
     }
+}
+
+/// That the namespace can't be served, as a client gets it.
+pub(super) fn faulted(report: &FaultReport) -> Error {
+    let FaultReport { code, message, remedy, cause: _ } = report.clone();
+    Error::Faulted { code, message, remedy }
 }
 
 fn count(value: usize) -> u64 {

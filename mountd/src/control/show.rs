@@ -2,6 +2,8 @@
 //!
 //! It must never decide what a caller may see: the namespace did.
 
+use std::cell::Ref;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_fs::clock::Timestamp;
@@ -16,10 +18,8 @@ const MOST: u64 = i64::MAX.unsigned_abs();
 pub(super) struct Show<'a> {
     /// Where the namespace appears.
     pub(super) mountpoint: &'a str,
-    /// The device number of the mount.
-    pub(super) device: u64,
-    /// Which connection to the kernel serves.
-    pub(super) epoch: u64,
+    /// The connections to the kernel that still serve what is open on them.
+    pub(super) alive: Ref<'a, BTreeSet<u64>>,
     /// The present moment.
     pub(super) now: Timestamp,
 }
@@ -61,9 +61,10 @@ impl Show<'_> {
             current: view.current,
             kind: kind(view.kind),
             path: self.path(&view.path_below_mount),
-            device: self.device,
+            device: view.served.device,
             inode: view.inode,
-            epoch: self.epoch,
+            epoch: view.served.epoch,
+            stale: !self.alive.contains(&view.served.epoch),
             hold,
             process: bound,
             asked_by: process(view.asked_by),

@@ -3,23 +3,24 @@
 //! It must never serve anybody itself.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_fs::clock::{Clock, Timestamp};
 use holdfast_fs::namespace::Namespace;
-use holdfast_fs::registry::{Bounds, Peer};
+use holdfast_fs::registry::{Bounds, Peer, Process, Served};
 use tokio::sync::watch;
 
-use super::events::{Events, Viewer};
+use super::events::{Events, Happening, Viewer};
 use super::news::News;
 use super::peer::stranger;
 use super::show::{Show, count, counts, milliseconds};
+use super::standing::Standing;
 use super::wire;
-use crate::channel::Why;
-use crate::fault::Fault;
+use crate::channel::{Change, Why};
+use crate::fault::{Fault, FaultReport};
 
 /// Connections, of all users together.
 pub(super) const CONNECTIONS: usize = 1024;
@@ -44,10 +45,6 @@ pub(crate) struct Facts {
     pub(crate) gid: u32,
     /// Whether it serves all users.
     pub(crate) many_users: bool,
-    /// The device number of the mount, as `st_dev`.
-    pub(crate) device: u64,
-    /// Which connection to the kernel this is; the first is 1.
-    pub(crate) epoch: u64,
     /// After how long without use to leave.
     pub(crate) idle_exit: Option<Duration>,
     /// How much of everything there may be.
@@ -99,6 +96,11 @@ pub(crate) struct State {
     pub(super) stop: Stop,
     /// What happened.
     pub(crate) events: Events,
+    standing: Standing,
+    /// The connection that serves, or served last.
+    serving: Cell<Served>,
+    /// The connections that still serve what is open on them.
+    alive: RefCell<BTreeSet<u64>>,
     mountpoint: String,
     socket: String,
     clock: Arc<dyn Clock>,
@@ -144,6 +146,7 @@ impl State {
         facts: Facts,
         clock: Arc<dyn Clock>,
         stop: Stop,
+        standing: Standing,
     ) -> Result<Self, Fault> {
         let text = |path: &PathBuf| {
             path.to_str().map(str::to_owned).ok_or_else(|| Fault::SettingsInvalid {
@@ -158,6 +161,9 @@ impl State {
             facts,
             stop,
             events: Events::new(),
+            standing,
+            serving: Cell::default(),
+            alive: RefCell::default(),
             mountpoint,
             socket,
             clock,
@@ -170,13 +176,44 @@ impl State {
         })
     }
 
-    pub(super) fn show(&self) -> Show<'_> {
-        Show {
-            mountpoint: &self.mountpoint,
-            device: self.facts.device,
-            epoch: self.facts.epoch,
-            now: self.clock.now(),
+    /// A connection begins to serve. It serves all leases that are taken from now on.
+    pub(crate) fn serve(&self, served: Served) {
+        self.alive.borrow_mut().insert(served.epoch);
+        self.serving.set(served);
+        self.namespace.serve(served);
+    }
+
+    /// A connection has ended, and with it whatever was open on it.
+    pub(crate) fn ended(&self, epoch: u64) {
+        self.alive.borrow_mut().remove(&epoch);
+        if self.stop.is_asked() {
+            return;
         }
+        let process = Process { pid: std::process::id(), start: 0 };
+        let everybody = Peer { uid: 0, gid: 0, process };
+        let leases = self.namespace.list_leases(&everybody);
+        for lease in leases.into_iter().filter(|lease| lease.served.epoch == epoch) {
+            self.events.note(Happening::HandlesDead {
+                lease: lease.id.to_string(),
+                session: lease.session.to_string(),
+                owner: lease.uid,
+                epoch,
+            });
+        }
+    }
+
+    /// Something has happened to the mount or the socket.
+    pub(crate) fn happened(&self, change: Change) {
+        self.events.note(Happening::of(change, self.serving.get()));
+    }
+
+    /// What the keeper says of the mount.
+    pub(crate) const fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(super) fn show(&self) -> Show<'_> {
+        Show { mountpoint: &self.mountpoint, alive: self.alive.borrow(), now: self.clock.now() }
     }
 
     /// The present moment.
@@ -216,12 +253,21 @@ impl State {
         }
     }
 
-    pub(super) fn status(&self) -> wire::CurrentStatus {
+    /// What is wrong, as this client may know it: the cause can have paths in it, and is for whoever
+    /// can do something about it.
+    fn fault_for(&self, peer: &Peer, report: FaultReport) -> wire::Fault {
+        let FaultReport { code, message, remedy, cause } = report;
+        let cause = cause.filter(|_| peer.may_touch(self.facts.uid));
+        wire::Fault { code, message, remedy, cause }
+    }
+
+    pub(super) fn status(&self, peer: &Peer) -> wire::CurrentStatus {
         wire::CurrentStatus {
             uptime_ms: milliseconds(self.clock.now().since(self.started)),
             draining: self.draining(),
-            device: self.facts.device,
-            epoch: self.facts.epoch,
+            device: self.serving.get().device,
+            epoch: self.serving.get().epoch,
+            fault: self.standing.fault().map(|fault| self.fault_for(peer, fault)),
             counts: counts(self.namespace.counts(), self.connections.borrow().all),
         }
     }
@@ -354,8 +400,6 @@ fn recognise(facts: &Facts, stranger: Option<u32>, peer: Peer) -> Result<Peer, F
 
 #[cfg(test)]
 mod tests {
-    use holdfast_fs::registry::Process;
-
     use super::*;
 
     fn facts(many_users: bool) -> Facts {
@@ -366,8 +410,6 @@ mod tests {
             uid: 1000,
             gid: 100,
             many_users,
-            device: 1,
-            epoch: 1,
             idle_exit: None,
             bounds: Bounds::default(),
             lost_promises: Vec::new(),

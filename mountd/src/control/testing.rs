@@ -7,8 +7,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use holdfast_fs::namespace::{
     Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
 };
 use holdfast_fs::node::GenerationKey;
-use holdfast_fs::registry::{Bounds, LeaseId, SessionId, Usage};
+use holdfast_fs::registry::{Bounds, LeaseId, Served, SessionId, Usage};
 use holdfast_fs::tempfs::Witness;
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::{Facts, Happening, Lines, Refusals, State, Stop, refusals, serve, watching};
+use super::{Facts, Happening, Lines, Refusals, Standing, State, Stop, refusals, serve, watching};
 use crate::channel::Why;
 use crate::fault::Fault;
 
@@ -92,6 +93,8 @@ pub(super) struct Desk {
     pub(super) happens: UnboundedSender<Happening>,
     /// Is told what a filesystem refuses.
     pub(super) witness: Arc<dyn Witness>,
+    /// What the keeper says of the mount when it is asked.
+    pub(super) fault: Arc<Mutex<Option<Fault>>>,
     serving: JoinHandle<Result<Why, Fault>>,
 }
 
@@ -113,17 +116,16 @@ impl Desk {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             many_users: false,
-            device: 77,
-            epoch: 1,
             idle_exit,
             bounds: Bounds::default(),
             lost_promises: vec![("other-users".to_owned(), "it is a test".to_owned())],
         };
         let (witness, refusals) = refusals();
         let (happens, happenings) = unbounded_channel();
-        let given = (refusals, happenings);
+        let fault = Arc::default();
+        let given = Surprises { refusals, happenings, fault: Arc::clone(&fault) };
         let serving = thread::spawn(move || run(listener, facts, asked, given));
-        Self { directory, stop, happens, witness, serving }
+        Self { directory, stop, happens, witness, fault, serving }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -141,16 +143,23 @@ impl Desk {
 
     /// Ends it, whatever clients do.
     pub(super) fn close(self) {
-        self.stop.ask(Why::ConnectionEnded);
-        assert_eq!(self.end(), Why::ConnectionEnded);
+        self.stop.ask(Why::Asked);
+        assert_eq!(self.end(), Why::Asked);
     }
+}
+
+/// What comes from elsewhere.
+struct Surprises {
+    refusals: Refusals,
+    happenings: UnboundedReceiver<Happening>,
+    fault: Arc<Mutex<Option<Fault>>>,
 }
 
 fn run(
     listener: UnixListener,
     facts: Facts,
     stop: Stop,
-    (refusals, mut happenings): (Refusals, UnboundedReceiver<Happening>),
+    Surprises { refusals, mut happenings, fault }: Surprises,
 ) -> Result<Why, Fault> {
     let (observer, watched) = watching();
     let namespace = Namespace::new(Surroundings {
@@ -162,7 +171,10 @@ fn run(
         bounds: facts.bounds,
         first_key: GenerationKey::new(1).expect("a key"),
     });
-    let state = State::new(namespace, facts, Arc::new(Monotonic), stop)?;
+    let (ask, mut asked) = unbounded_channel();
+    let standing = Standing::new(move |number| ask.send(number).expect("somebody answers"));
+    let state = Rc::new(State::new(namespace, facts, Arc::new(Monotonic), stop, standing)?);
+    state.serve(Served { epoch: 1, device: 77 });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
         let events = state.events.clone();
@@ -171,7 +183,16 @@ fn run(
                 events.note(happening);
             }
         });
-        serve(listener, state, watched, refusals).await
+        let told = Rc::clone(&state);
+        spawn_local(async move {
+            while let Some(number) = asked.recv().await {
+                let fault = fault.lock().expect("no panic").as_ref().map(Fault::report);
+                told.standing().told(number, fault);
+            }
+        });
+        let (listeners, listened) = unbounded_channel();
+        listeners.send(listener).expect("received below");
+        serve(listened, state, watched, refusals).await
     })
 }
 

@@ -162,6 +162,7 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         Lease::CUSTOM_TYPE,
         Receipt::CUSTOM_TYPE,
         LostPromise::CUSTOM_TYPE,
+        Fault::CUSTOM_TYPE,
         Limits::CUSTOM_TYPE,
         Counts::CUSTOM_TYPE,
         Event::CUSTOM_TYPE,

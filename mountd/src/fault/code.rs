@@ -28,6 +28,7 @@ impl Fault {
             Self::MountpointUnusable { .. } => "mountpoint-unusable",
             Self::MountpointNotVisible { .. } => "mountpoint-not-visible",
             Self::MountStale { .. } => "mount-stale",
+            Self::MountDetached { .. } => "mount-detached",
             Self::ConnectionAborted { .. } => "connection-aborted",
             Self::StoreParentMissing { .. } => "store-parent-missing",
             Self::StoreLocked { .. } => "store-locked",

@@ -156,10 +156,16 @@ impl Fault {
                 "a stale mount of an earlier daemon is in the way",
                 format!("`umount -l {0}` or `fusermount3 -u -z {0}`", path.display()),
             ),
+            Self::MountDetached { mountpoint } => text(
+                format!("somebody has detached the mount at {}", mountpoint.display()),
+                "the namespace was detached from its path",
+                "ask again: it is put back as soon as its path is free",
+            ),
             Self::ConnectionAborted { mountpoint } => text(
                 format!("the connection that served {} was ended", mountpoint.display()),
                 "the connection to the kernel was ended from outside",
-                "start the daemon again",
+                "ask again: a new one over the same store begins as soon as its path is free; \
+                 directories that were open have to be opened again",
             ),
 
             Self::StoreParentMissing { parent, errno } => text(

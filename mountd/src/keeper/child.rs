@@ -30,6 +30,8 @@ pub(super) enum Event {
     Ended(ExitStatus),
     /// Somebody asks the keeper to stop.
     Signal(i32),
+    /// Something that is watched has changed.
+    Stirred,
     /// It took too long.
     Late,
 }
@@ -66,14 +68,15 @@ impl Worker {
         }
     }
 
-    /// Waits for the next thing that happens, signals only where they are given.
+    /// Waits for the next thing that happens; for signals and changes only where they are given.
     pub(super) fn next(
         &mut self,
         signals: Option<&StopSignals>,
+        watched: [Option<BorrowedFd<'_>>; 2],
         end: Option<Instant>,
     ) -> io::Result<Event> {
         loop {
-            let [said, ended, signal] = self.wait(signals, end)?;
+            let [said, ended, signal, stirs @ ..] = self.wait(signals, watched, end)?;
             // What the worker said last comes before its end.
             if said && let Some(line) = &self.line {
                 match line.receive() {
@@ -93,6 +96,9 @@ impl Worker {
             if signal && let Some(number) = signals.and_then(StopSignals::take) {
                 return Ok(Event::Signal(number));
             }
+            if stirs.contains(&true) {
+                return Ok(Event::Stirred);
+            }
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(Event::Late);
             }
@@ -103,7 +109,7 @@ impl Worker {
     pub(super) fn end(mut self, patience: Duration) -> io::Result<ExitStatus> {
         self.line = None;
         let end = Some(Instant::now() + patience);
-        if let Event::Ended(status) = self.next(None, end)? {
+        if let Event::Ended(status) = self.next(None, [None; 2], end)? {
             return Ok(status);
         }
         tracing::warn!("the worker doesn't end by itself");
@@ -111,23 +117,31 @@ impl Worker {
         self.process.wait()
     }
 
-    fn wait(&self, signals: Option<&StopSignals>, end: Option<Instant>) -> io::Result<[bool; 3]> {
+    fn wait(
+        &self,
+        signals: Option<&StopSignals>,
+        [table, socket]: [Option<BorrowedFd<'_>>; 2],
+        end: Option<Instant>,
+    ) -> io::Result<[bool; 5]> {
         let timeout = end
             .map(|end| Timespec::try_from(end.saturating_duration_since(Instant::now())))
             .transpose()
             .map_err(|_| Errno::INVAL)?;
         // The order is that of the answer; what isn't waited for stands for nothing.
         let ended = self.ended.as_fd();
-        let watched = [self.line.as_ref().map(AsFd::as_fd), Some(ended), signals.map(AsFd::as_fd)];
-        let mut polled: [PollFd<'_>; 3] = watched.map(|descriptor| match descriptor {
-            Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
+        let (line, signals) = (self.line.as_ref().map(AsFd::as_fd), signals.map(AsFd::as_fd));
+        let watched = [line, Some(ended), signals, table, socket];
+        // The table of mounts can always be read; that it has changed is urgent.
+        let flags = [PollFlags::IN, PollFlags::IN, PollFlags::IN, PollFlags::PRI, PollFlags::IN];
+        let mut polled = std::array::from_fn::<_, 5, _>(|nth| match watched[nth] {
+            Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags[nth]),
             None => PollFd::from_borrowed_fd(ended, PollFlags::empty()),
         });
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let mut ready = [false; 3];
+        let mut ready = [false; 5];
         for ((ready, polled), watched) in ready.iter_mut().zip(&polled).zip(&watched) {
             *ready = watched.is_some() && !polled.revents().is_empty();
         }

@@ -5,28 +5,22 @@
 //! takes or leaves the seat, so that a held long lock always means a socket at which an answer can
 //! be waited for. The socket must never be taken from somebody who answers.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
+mod lock;
+
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, chmod, fcntl_lock, flock, fstat, openat,
-    unlinkat,
-};
+use rustix::fs::inotify::{self, WatchFlags};
+use rustix::fs::{AtFlags, FileType, Mode, chmod, fstat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 
+use self::lock::Lock;
 use super::ask::{Call, Listener, PATIENCE};
 use crate::config::{Host, Settings};
 use crate::fault::Fault;
@@ -34,10 +28,10 @@ use crate::place::{Directory, Place, Problem, Wanted, in_proc};
 
 /// How long it may take daemons that start and stop to get out of each other's way.
 const TURMOIL: Duration = Duration::from_secs(30);
+/// How long somebody who takes or leaves the seat is waited for by the daemon that has it.
+const HASTE: Duration = Duration::from_secs(1);
 /// How many callers may wait to be let in.
 const BACKLOG: i32 = 1024;
-/// What is written in a lock is no longer.
-const LONGEST_NOTE: usize = 8192;
 
 /// The seat, held.
 #[derive(Debug)]
@@ -46,6 +40,8 @@ pub(super) struct Seat {
     socket: Place,
     socket_file: OwnedFd,
     lock: Lock,
+    /// Tells when something in the socket's directory is removed or moved.
+    watch: OwnedFd,
     /// The directory of the socket, where it is to be removed in the end.
     directory: Option<(Place, Directory)>,
 }
@@ -112,37 +108,79 @@ impl Seat {
         mut lock: Lock,
         directory: Option<(Place, Directory)>,
     ) -> Result<Self, Fault> {
-        if let Some(old) = socket.look().map_err(to_fault)? {
-            let old = fstat(&old).map_err(|errno| refused(socket.path(), errno))?;
-            // A link is what a daemon that listened elsewhere has left.
-            let kind = FileType::from_raw_mode(old.st_mode);
-            let known = matches!(kind, FileType::Socket | FileType::Symlink);
-            if !known || old.st_uid != host.uid {
-                return Err(refused(socket.path(), "something that is not our socket is there"));
-            }
-            unlinkat(socket.parent(), socket.name(), AtFlags::empty())
-                .map_err(|errno| refused(socket.path(), errno))?;
-        }
-        let failed = |errno| refused(socket.path(), errno);
-        let listener =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(failed)?;
-        let address = SocketAddrUnix::new(socket.address()).map_err(failed)?;
-        bind(&listener, &address).map_err(failed)?;
-        let Some(socket_file) = socket.look().map_err(to_fault)? else {
-            return Err(refused(socket.path(), "it was removed as soon as it was made"));
-        };
-        // Who calls is told by the kernel, so where many users are served anybody may call.
-        let mode = Mode::from_raw_mode(if host.privileged { 0o666 } else { 0o600 });
-        chmod(in_proc(socket_file.as_fd()), mode).map_err(failed)?;
-        // Only now can anybody call.
-        listen(&listener, BACKLOG).map_err(failed)?;
-        let listener = UnixListener::from(listener);
+        let (listener, socket_file) = bind_at(host, &socket)?;
         lock.made = lock.read_made();
         let made = lock.made.clone();
         lock.write(made.as_deref()).map_err(|error| refused(socket.path(), error))?;
         lock.let_others_in()?;
-        Ok(Self { listener, socket, socket_file, lock, directory })
+        let watch = watch(&socket)?;
+        Ok(Self { listener, socket, socket_file, lock, watch, directory })
+    }
+
+    /// Whether clients find the socket, and the next daemon the lock beside it.
+    pub(super) fn is_found(&self) -> bool {
+        let is = |place: &Place, file: BorrowedFd<'_>| {
+            Place::of(place.path()).is_ok_and(|place| place.is(file))
+        };
+        is(&self.socket, self.socket_file.as_fd()) && is(&self.lock.place, self.lock.file.as_fd())
+    }
+
+    /// Takes the seat again where its socket, its lock or the directory of both was removed; from
+    /// nobody who has taken it meanwhile.
+    pub(super) fn take_again(&mut self, host: Host, settings: &Settings) -> Result<(), Fault> {
+        let directory = socket_directory(host, settings)?;
+        let socket = Place::of(&settings.socket).map_err(to_fault)?;
+        let lock = match Lock::place(&socket)? {
+            place if place.is(self.lock.file.as_fd()) => {
+                self.lock.keep_others_out();
+                None
+            }
+            _ => {
+                let lock = Lock::open(&socket, host, Instant::now() + HASTE)?;
+                let lock = lock.ok_or_else(|| refused(socket.path(), "it is removed again"))?;
+                if !lock.try_hold()? {
+                    let found = "another daemon holds the lock beside it".to_owned();
+                    return Err(Fault::SocketInUse { socket: settings.socket.clone(), found });
+                }
+                lock.write(self.lock.made.as_deref())
+                    .map_err(|error| refused(socket.path(), error))?;
+                Some(lock)
+            }
+        };
+        let held = lock.as_ref().unwrap_or(&self.lock);
+        // Where only the lock was removed, it is this daemon that answers.
+        if !socket.is(self.socket_file.as_fd()) {
+            let bound = bind_anew(host, &socket);
+            held.let_others_in()?;
+            (self.listener, self.socket_file) = bound?;
+        } else {
+            held.let_others_in()?;
+        }
+        self.watch = watch(&socket)?;
+        if let Some(lock) = lock {
+            self.lock = Lock { made: self.lock.made.take(), ..lock };
+        } else {
+            self.lock.place = Lock::place(&socket)?;
+        }
+        self.socket = socket;
+        self.directory = match (directory, self.directory.take()) {
+            // It is the one that this daemon made before.
+            (None, Some((place, made))) if place.is(made.descriptor.as_fd()) => Some((place, made)),
+            (directory, _) => directory,
+        };
+        Ok(())
+    }
+
+    /// What tells when something may have happened to the socket.
+    pub(super) fn watch(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+
+    /// Takes note of all that was told so far.
+    pub(super) fn seen(&self) {
+        let mut told = [MaybeUninit::uninit(); 4096];
+        while rustix::io::read(&self.watch, &mut told[..]).is_ok_and(|(told, _)| !told.is_empty()) {
+        }
     }
 
     /// The listener, for the one who answers.
@@ -169,7 +207,7 @@ impl Seat {
 
     /// Removes socket, lock and directory, as far as they are still ours.
     pub(super) fn leave(self) {
-        let Self { listener, socket, socket_file, lock, directory } = self;
+        let Self { listener, socket, socket_file, lock, watch: _, directory } = self;
         lock.keep_others_out();
         if socket.is(socket_file.as_fd()) {
             let _ = unlinkat(socket.parent(), socket.name(), AtFlags::empty());
@@ -184,116 +222,56 @@ impl Seat {
     }
 }
 
-/// The lock beside a socket.
-#[derive(Debug)]
-struct Lock {
-    file: Arc<File>,
-    place: Place,
-    /// The mountpoint that a daemon had made and left behind.
-    made: Option<PathBuf>,
+/// Binds a socket that can be called as soon as it has its mode.
+fn bind_at(host: Host, socket: &Place) -> Result<(UnixListener, OwnedFd), Fault> {
+    if let Some(old) = socket.look().map_err(to_fault)? {
+        let old = fstat(&old).map_err(|errno| refused(socket.path(), errno))?;
+        // A link is what a daemon that listened elsewhere has left.
+        let kind = FileType::from_raw_mode(old.st_mode);
+        let known = matches!(kind, FileType::Socket | FileType::Symlink);
+        if !known || old.st_uid != host.uid {
+            return Err(refused(socket.path(), "something that is not our socket is there"));
+        }
+        unlinkat(socket.parent(), socket.name(), AtFlags::empty())
+            .map_err(|errno| refused(socket.path(), errno))?;
+    }
+    let failed = |errno| refused(socket.path(), errno);
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(failed)?;
+    let address = SocketAddrUnix::new(socket.address()).map_err(failed)?;
+    bind(&listener, &address).map_err(failed)?;
+    let Some(file) = socket.look().map_err(to_fault)? else {
+        return Err(refused(socket.path(), "it was removed as soon as it was made"));
+    };
+    // Who calls is told by the kernel, so where many users are served anybody may call.
+    let mode = Mode::from_raw_mode(if host.privileged { 0o666 } else { 0o600 });
+    chmod(in_proc(file.as_fd()), mode).map_err(failed)?;
+    // Only now can anybody call.
+    listen(&listener, BACKLOG).map_err(failed)?;
+    Ok((UnixListener::from(listener), file))
 }
 
-impl Lock {
-    /// The lock file, with the short lock; `None` where it was removed meanwhile.
-    fn open(socket: &Place, host: Host, end: Instant) -> Result<Option<Self>, Fault> {
-        let mut name = OsString::from(socket.name());
-        name.push(".lock");
-        let place = match Place::of(&socket.path().with_file_name(&name)) {
-            Ok(place) => place,
-            // The directory was removed by the daemon that has just left.
-            Err(Problem::ParentMissing { errno: Errno::NOENT, .. }) => return Ok(None),
-            Err(problem) => return Err(to_fault(problem)),
-        };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match openat(place.parent(), &name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => Arc::new(File::from(file)),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(refused(place.path(), errno)),
-        };
-        let facts = fstat(&file).map_err(|errno| refused(place.path(), errno))?;
-        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile
-            || facts.st_uid != host.uid
-        {
-            return Err(refused(place.path(), "the lock is not a file of ours"));
-        }
-        match lock_until(&file, end) {
-            Some(Ok(())) => {}
-            Some(Err(errno)) => return Err(refused(place.path(), errno)),
-            None => {
-                let socket = socket.path().to_owned();
-                return Err(Fault::DaemonUnresponsive { socket, waited: TURMOIL });
-            }
-        }
-        let lock = Self { file, place, made: None };
-        Ok(lock.place.is(lock.file.as_fd()).then_some(lock))
+/// Binds a socket where nobody answers.
+fn bind_anew(host: Host, socket: &Place) -> Result<(UnixListener, OwnedFd), Fault> {
+    if Call::to(socket).map_err(|error| refused(socket.path(), error))?.is_some() {
+        let found = "somebody else answers there".to_owned();
+        return Err(Fault::SocketInUse { socket: socket.path().to_owned(), found });
     }
-
-    /// Takes the long lock, if nobody has it.
-    fn try_hold(&self) -> Result<bool, Fault> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(Errno::AGAIN) => Ok(false),
-            Err(errno) => Err(refused(self.place.path(), errno)),
-        }
-    }
-
-    /// Writes who holds it, for a person who looks, and what this daemon has made, for the next
-    /// one: a line each.
-    fn write(&self, made: Option<&Path>) -> io::Result<()> {
-        let mut text = format!("{}\n", std::process::id()).into_bytes();
-        if let Some(made) = made {
-            text.extend_from_slice(made.as_os_str().as_bytes());
-            text.push(b'\n');
-        }
-        self.file.set_len(0)?;
-        self.file.write_all_at(&text, 0)
-    }
-
-    fn read_made(&self) -> Option<PathBuf> {
-        let mut text = vec![0; LONGEST_NOTE];
-        let length = self.file.read_at(&mut text, 0).ok()?;
-        let made = text[..length].strip_suffix(b"\n")?.splitn(2, |byte| *byte == b'\n').nth(1)?;
-        Some(PathBuf::from(OsStr::from_bytes(made)))
-    }
-
-    /// Gives the short lock back.
-    fn let_others_in(&self) -> Result<(), Fault> {
-        fcntl_lock(&self.file, FlockOperation::Unlock)
-            .map_err(|errno| refused(self.place.path(), errno))
-    }
-
-    /// Takes the short lock again. Without it somebody may find the seat half left, and says so.
-    fn keep_others_out(&self) {
-        match lock_until(&self.file, Instant::now() + TURMOIL) {
-            Some(Ok(())) => {}
-            Some(Err(errno)) => tracing::warn!(%errno, "the lock was not to be had for leaving"),
-            None => tracing::warn!("the lock was not to be had for leaving in time"),
-        }
-    }
-
-    fn remove(&self) {
-        if self.place.is(self.file.as_fd()) {
-            let _ = unlinkat(self.place.parent(), self.place.name(), AtFlags::empty());
-        }
-    }
+    bind_at(host, socket)
 }
 
-/// Waits for the short lock; `None` where it isn't to be had in time. The thread that then still
-/// waits has the file open, as closing it anywhere would give the lock up, and ends with us.
-fn lock_until(file: &Arc<File>, end: Instant) -> Option<Result<(), Errno>> {
-    match fcntl_lock(&**file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN | Errno::ACCESS) => {}
-        done => return Some(done),
-    }
-    let (tell, told) = channel();
-    let waits = Arc::clone(file);
-    let waiting = thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        let _ = tell.send(fcntl_lock(&*waits, FlockOperation::LockExclusive));
-    });
-    if let Err(error) = waiting {
-        return Some(Err(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
-    }
-    told.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
+/// Tells when something in the directory of a socket is removed or moved.
+fn watch(socket: &Place) -> Result<OwnedFd, Fault> {
+    let failed = |errno| refused(socket.path(), errno);
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+        .map_err(failed)?;
+    let told = WatchFlags::DELETE
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVE_SELF;
+    inotify::add_watch(&watch, in_proc(socket.parent()), told).map_err(failed)?;
+    Ok(watch)
 }
 
 /// Makes and checks the directory of the socket; answers with it where it is ours to remove.

@@ -3,7 +3,7 @@
 //! Only a mount that is known by its identity is ever taken away, and none that has something else
 //! mounted on it or in it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -16,7 +16,7 @@ use rustix::mount::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::check::Mountpoint;
-use super::detach::{detach, stale};
+use super::detach::detach_known;
 use super::helper;
 use super::identity::{Identity, SOURCE, Table};
 use crate::channel::receive_descriptor;
@@ -31,12 +31,18 @@ const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 /// Our mount, and the kernel's end of it.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// Which mount it is.
-    pub(crate) identity: Identity,
+    /// The device number of its filesystem, as `st_dev`.
+    pub(crate) device: u64,
+    /// Which mounts of it were attached; some may be gone by now. Their identities are never used
+    /// again as long as the filesystem is held, and with the numbers of Linux 6.8 not even then.
+    attached: Vec<Identity>,
     /// The device, as long as it is kept: the last copy that is closed ends the connection.
     connection: Option<OwnedFd>,
-    /// The mount, as long as it is attached nowhere.
+    /// The first mount of it, until it is attached.
     unattached: Option<OwnedFd>,
+    /// A mount that is attached nowhere, ever: it keeps the filesystem, whoever detaches others.
+    kept: Option<OwnedFd>,
+    options: Vec<(&'static str, String)>,
 }
 
 impl Mount {
@@ -63,38 +69,31 @@ impl Mount {
     }
 
     fn make_unattached(path: &Path, host: Host, context: Option<&str>) -> Result<Self, Fault> {
-        let refused =
-            |step| move |errno| Fault::MountRefused { path: path.to_owned(), step, errno };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = openat(CWD, DEVICE, flags, Mode::empty()).map_err(device_missing)?;
-        let setup = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
-            Errno::NOSYS => Fault::KernelTooOld { missing: "fsopen", errno },
-            Errno::NODEV => device_missing(errno),
-            errno => refused("begin a mount")(errno),
-        })?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&device).to_string();
-        let (uid, gid) = (host.uid.to_string(), host.gid.to_string());
         let mut options = vec![
-            ("source", SOURCE),
-            ("subtype", SOURCE),
-            ("fd", &number),
-            ("rootmode", "40000"),
-            ("user_id", &uid),
-            ("group_id", &gid),
+            ("source", SOURCE.to_owned()),
+            ("subtype", SOURCE.to_owned()),
+            ("rootmode", "40000".to_owned()),
+            ("user_id", host.uid.to_string()),
+            ("group_id", host.gid.to_string()),
         ];
-        options.extend(context.map(|context| ("context", context)));
-        for (name, value) in options {
-            fsconfig_set_string(setup.as_fd(), name, value).map_err(refused("set an option"))?;
-        }
-        for name in ["allow_other", "default_permissions"] {
-            fsconfig_set_flag(setup.as_fd(), name).map_err(refused("set an option"))?;
-        }
-        fsconfig_create(setup.as_fd()).map_err(refused("make the filesystem"))?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let mount = fsmount(setup.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-            .map_err(refused("make the mount"))?;
-        let identity = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
-        Ok(Self { identity, connection: Some(device), unattached: Some(mount) })
+        options.extend(context.map(|context| ("context", context.to_owned())));
+        let unattached = one_more(path, device.as_fd(), &options)?;
+        let identity =
+            |mount: &OwnedFd| Identity::of(mount.as_fd()).map_err(refused(path, "find the mount"));
+        let number = identity(&unattached)?.device;
+        // An older kernel doesn't know that the device is the same one.
+        let kept = one_more(path, device.as_fd(), &options).ok();
+        let kept = kept.filter(|kept| identity(kept).is_ok_and(|kept| kept.device == number));
+        Ok(Self {
+            device: number,
+            attached: Vec::new(),
+            connection: Some(device),
+            unattached: Some(unattached),
+            kept,
+            options,
+        })
     }
 
     fn make_by_helper(mountpoint: &Mountpoint, host: Host) -> Result<Self, Fault> {
@@ -132,7 +131,14 @@ impl Mount {
         if !table.by_id(identity.id).is_some_and(|entry| entry.is_holdfast_of(host.uid)) {
             return Err(unusable(Errno::STALE));
         }
-        Ok(Self { identity, connection: Some(device), unattached: None })
+        Ok(Self {
+            device: identity.device,
+            attached: vec![identity],
+            connection: Some(device),
+            unattached: None,
+            kept: None,
+            options: Vec::new(),
+        })
     }
 
     /// The device, for the one who serves it.
@@ -145,21 +151,48 @@ impl Mount {
         self.connection = None;
     }
 
-    /// Puts the mount onto the very directory that was checked, and makes sure that the path
-    /// leads to it.
+    /// Whether this is one of the mounts that were attached.
+    pub(crate) fn is(&self, identity: Identity) -> bool {
+        self.attached.contains(&identity)
+    }
+
+    /// Whether the filesystem can be attached again after somebody has detached it.
+    pub(crate) const fn comes_back(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Lets go of the connection and of the filesystem: what still uses it goes on with whoever
+    /// serves it.
+    pub(crate) fn let_go(&mut self) {
+        (self.connection, self.unattached, self.kept) = (None, None, None);
+    }
+
+    /// Puts a mount of the filesystem onto the very directory that was checked, and makes sure
+    /// that the path leads to it. The helper has done so already.
     pub(crate) fn attach(&mut self, mountpoint: &Mountpoint) -> Result<(), Fault> {
         let place = &mountpoint.place;
-        let Some(mount) = self.unattached.take() else { return Ok(()) };
+        let refused = |step| refused(place.path(), step);
+        let mount = match (self.unattached.take(), &self.connection) {
+            (Some(mount), _) => mount,
+            (None, Some(device)) if self.comes_back() => {
+                one_more(place.path(), device.as_fd(), &self.options)?
+            }
+            (None, _) => return Ok(()),
+        };
+        let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        let refused =
-            |step| move |errno| Fault::MountRefused { path: place.path().to_owned(), step, errno };
         move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags)
             .map_err(refused("attach the mount"))?;
+        self.attached.retain({
+            let table = Table::read().unwrap_or_default();
+            move |gone| table.by_id(gone.id).is_some_and(|entry| entry.device == gone.device)
+        });
+        self.attached.push(new);
         let (identity, table) = at(place).map_err(refused("find the attached mount"))?;
         let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
-        let beneath = table.by_id(self.identity.id).map(|entry| entry.parent);
-        if identity == self.identity && beneath == Some(parent.id) {
+        let beneath = table.by_id(new.id).map(|entry| entry.parent);
+        if identity == new && beneath == Some(parent.id) {
             return Ok(());
         }
         // Somebody mounted or moved something there between the check and now.
@@ -167,33 +200,49 @@ impl Mount {
         Err(refused("find the attached mount")(Errno::STALE))
     }
 
-    /// Takes the mount away where it is ours and nothing else is mounted on it or in it. It is
-    /// gone at once from the path; what is open in it stays open.
-    pub(crate) fn detach(&mut self, place: &Place, host: Host) -> Result<(), Fault> {
-        if self.unattached.take().is_some() {
-            return Ok(());
-        }
-        let table = Table::read().map_err(|error| stale(place, error.to_string()))?;
-        let listed = table.by_id(self.identity.id);
-        if listed.is_none_or(|entry| entry.device != self.identity.device) {
-            // Somebody has taken it away before us.
-            return Ok(());
-        }
-        if let Some(foreign) = table.above(self.identity.id).first() {
-            return Err(Fault::MountpointForeignMount {
-                path: foreign.mountpoint.clone(),
-                fstype: foreign.fstype.clone(),
-                source: foreign.source.clone(),
-            });
-        }
-        match place.look() {
-            Ok(Some(found)) if Identity::of(found.as_fd()) == Ok(self.identity) => {
-                detach(place, &found, host)
+    /// Takes each mount of it away that is still somewhere, where nothing else is mounted on it or
+    /// in it. It is gone at once from the path; what is open in it stays open.
+    pub(crate) fn detach(&mut self, host: Host) -> Result<(), Fault> {
+        let mut result = Ok(());
+        for identity in std::mem::take(&mut self.attached) {
+            if let Err(fault) = detach_known(identity, host) {
+                self.attached.push(identity);
+                result = result.and(Err(fault));
             }
-            // It is mounted somewhere else: moved there, or the path leads elsewhere by now.
-            _ => Err(stale(place, "the path leads to something else")),
         }
+        result
     }
+}
+
+/// A mount of the filesystem of a device that is attached nowhere yet. Of a device that is mounted
+/// already it is one more mount of the very same filesystem.
+fn one_more(
+    path: &Path,
+    device: BorrowedFd<'_>,
+    options: &[(&'static str, String)],
+) -> Result<OwnedFd, Fault> {
+    let refused = |step| refused(path, step);
+    let setup = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
+        Errno::NOSYS => Fault::KernelTooOld { missing: "fsopen", errno },
+        Errno::NODEV => device_missing(errno),
+        errno => refused("begin a mount")(errno),
+    })?;
+    let number = device.as_raw_fd().to_string();
+    fsconfig_set_string(setup.as_fd(), "fd", &number).map_err(refused("set an option"))?;
+    for (name, value) in options {
+        fsconfig_set_string(setup.as_fd(), *name, value).map_err(refused("set an option"))?;
+    }
+    for name in ["allow_other", "default_permissions"] {
+        fsconfig_set_flag(setup.as_fd(), name).map_err(refused("set an option"))?;
+    }
+    fsconfig_create(setup.as_fd()).map_err(refused("make the filesystem"))?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(setup.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .map_err(refused("make the mount"))
+}
+
+fn refused(path: &Path, step: &'static str) -> impl Fn(Errno) -> Fault {
+    move |errno| Fault::MountRefused { path: path.to_owned(), step, errno }
 }
 
 /// Which mount is at a place, and the table that lists it.

@@ -16,6 +16,43 @@ use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted};
 
+/// What is at a path at this moment, where nothing is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A mount that is known as our own.
+    Ours,
+    /// Nothing, a directory that passes the check, or a mount that a daemon of this user has left
+    /// there: whoever wants to mount has to check it first.
+    Free,
+}
+
+/// Looks at a path and changes nothing. `ours` tells a mount that is known.
+pub(crate) fn look(
+    path: &Path,
+    host: Host,
+    ours: impl Fn(Identity) -> bool,
+) -> Result<Found, Fault> {
+    let place = Place::of(path).map_err(to_fault)?;
+    let found = place.look().map_err(to_fault)?;
+    if let Some(found) = &found
+        && Identity::of(found.as_fd()).is_ok_and(ours)
+    {
+        return Ok(Found::Ours);
+    }
+    place.refuse_writable_parent(host.uid).map_err(to_fault)?;
+    let Some(found) = found else { return Ok(Found::Free) };
+    match mount_at(&place, &found)? {
+        None => place.judge(found.as_fd(), wanted(host)).map_err(to_fault)?,
+        Some(entry) if entry.is_holdfast_of(host.uid) => {}
+        Some(entry) => return Err(foreign(&place, &entry)),
+    }
+    Ok(Found::Free)
+}
+
+const fn wanted(host: Host) -> Wanted {
+    Wanted { owner: host.uid, mode: host.mountpoint_mode(), empty: true }
+}
+
 /// More than this many mounts that were left behind on one path are a riddle for the operator.
 const LEFT_BEHIND_LIMIT: usize = 16;
 
@@ -31,7 +68,7 @@ impl Mountpoint {
     pub(crate) fn check(path: &Path, host: Host) -> Result<Self, Fault> {
         let place = Place::of(path).map_err(to_fault)?;
         place.refuse_writable_parent(host.uid).map_err(to_fault)?;
-        let wanted = Wanted { owner: host.uid, mode: host.mountpoint_mode(), empty: true };
+        let wanted = wanted(host);
         for _ in 0..LEFT_BEHIND_LIMIT {
             let directory = match place.look().map_err(to_fault)? {
                 Some(descriptor) => Directory { descriptor, made: false },

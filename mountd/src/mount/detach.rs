@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
 
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::helper;
@@ -24,8 +25,38 @@ pub(super) fn detach_abandoned(place: &Place, found: OwnedFd, host: Host) -> Res
     Ok(())
 }
 
+/// Takes a mount away that is known to be ours, wherever it is by now.
+pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> {
+    let unreadable = |error: std::io::Error| Fault::System {
+        step: "read the table of mounts",
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    };
+    let table = Table::read().map_err(unreadable)?;
+    let listed = table.by_id(identity.id).filter(|entry| entry.device == identity.device);
+    // Else somebody has taken it away before us.
+    let Some(listed) = listed else { return Ok(()) };
+    if let Some(foreign) = table.above(identity.id).first() {
+        return Err(Fault::MountpointForeignMount {
+            path: foreign.mountpoint.clone(),
+            fstype: foreign.fstype.clone(),
+            source: foreign.source.clone(),
+        });
+    }
+    let elsewhere = |cause: &str| Fault::MountStale {
+        path: listed.mountpoint.clone(),
+        cause: cause.to_owned(),
+    };
+    let place = Place::of(&listed.mountpoint).map_err(|_| elsewhere("its path can't be found"))?;
+    match place.look() {
+        Ok(Some(found)) if Identity::of(found.as_fd()) == Ok(identity) => {
+            detach(&place, &found, host)
+        }
+        _ => Err(elsewhere("the path leads to something else")),
+    }
+}
+
 /// Takes a mount away that was found at a place and is known to be ours.
-pub(super) fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
+fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), Fault> {
     if host.privileged {
         // By descriptor: this mount and no other, whatever the path leads to by now.
         return unmount(in_proc(found.as_fd()), UnmountFlags::DETACH)
@@ -36,6 +67,6 @@ pub(super) fn detach(place: &Place, found: &OwnedFd, host: Host) -> Result<(), F
     helper::run(place.path(), &mut helper).map(drop)
 }
 
-pub(super) fn stale(place: &Place, cause: impl Into<String>) -> Fault {
+fn stale(place: &Place, cause: impl Into<String>) -> Fault {
     Fault::MountStale { path: place.path().to_owned(), cause: cause.into() }
 }

@@ -1,82 +1,78 @@
-//! Builds what serves, and waits for what happens to it.
+//! Builds what serves, and does what there is to be done, event by event.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
 use holdfast_fs::clock::{Monotonic, System};
-use holdfast_fs::fuse::Connection;
 use holdfast_fs::ground::StoreGround;
 use holdfast_fs::namespace::{KernelDraw, Namespace, Observer, Surroundings};
 use holdfast_fs::registry::Bounds;
 use holdfast_fs::store::{Store, StoreError};
-use holdfast_fs::tempfs::TempFs;
+use holdfast_fs::tempfs::Commons;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::budget::Budget;
+use super::connections::Connections;
 use super::promises;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
-use crate::control::{self, Facts, Happening, Refusals, State, Stop, Watching};
+use crate::control::{self, Facts, Happening, Refusals, Standing, State, Stop, Watching};
 use crate::fault::Fault;
-
-/// One thread is fastest for one client, and a second one helps where there are more.
-const THREADS: usize = 2;
-/// The first connection to the kernel.
-const FIRST_EPOCH: u64 = 1;
 
 /// What the keeper hands over.
 pub(super) struct Given {
     pub(super) begin: Begin,
     /// Whether a user namespace of its own could be had, where one is needed.
     pub(super) reads_all: bool,
-    /// The device number of the mount.
-    pub(super) device: u64,
+    /// The first connection to the kernel: its number, the device number of its mount, and the
+    /// kernel's end.
+    pub(super) connection: (u64, u64, OwnedFd),
     /// Where clients are let in.
     pub(super) listener: OwnedFd,
     /// The directory of a `dir:` store.
     pub(super) directory: Option<OwnedFd>,
-    /// The kernel's end.
-    pub(super) connection: OwnedFd,
 }
 
 /// What the worker waits for.
-enum Event {
+pub(super) enum Event {
     /// The keeper says something.
-    Told(ToWorker),
+    Told(ToWorker, Vec<OwnedFd>),
     /// The keeper has let go.
     LetGo,
-    /// The connection to the kernel ended.
-    ConnectionEnded(io::Result<()>),
+    /// A connection to the kernel has ended.
+    ConnectionEnded(u64, io::Result<()>),
     /// Clients are served no longer.
     Quiet(Result<Why, Fault>),
 }
 
 /// Serves until the keeper lets go.
 pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
-    let Given { begin, reads_all, device, listener, directory, connection } = given;
+    let Given { begin, reads_all, connection, listener, directory } = given;
     let budget = Budget::of_this_process();
     let store = Arc::new(match directory {
         Some(directory) => Store::beneath(directory),
         None => Store::tmpfs(),
     });
-    let fs = filesystem(&begin, budget)?;
+    let commons = filesystem(&begin, budget);
     let (observer, watching) = control::watching();
     let bounds = Bounds {
         generations: budget.generations,
         generations_per_uid: budget.generations_per_uid(begin.privileged),
         ..Bounds::default()
     };
-    let namespace = namespace(&fs, store, observer, bounds)?;
+    let namespace = namespace(&commons, store, observer, bounds)?;
     let (witness, refusals) = control::refusals();
-    fs.set_witness(witness);
-    let connection = Connection::open(connection, fs, THREADS)
-        .map_err(|error| system("shake hands with the kernel", &error))?;
-    let features = connection.features();
+    commons.set_witness(witness);
+    let (happened, events) = unbounded_channel();
+    let mut connections = Connections::new(commons, happened.clone());
+    let (number, device, connection) = connection;
+    let features = connections.open(number, connection)?;
     tracing::info!(?features, device, "connected");
     let facts = Facts {
         mountpoint: begin.mountpoint,
@@ -85,104 +81,137 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         many_users: begin.privileged,
-        device,
-        epoch: FIRST_EPOCH,
         idle_exit: begin.idle_exit,
         bounds,
         lost_promises: promises::lost(features, begin.privileged, reads_all, &begin.store),
     };
     let stop = Stop::new();
-    let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone())?;
-    state.events.note(Happening::Mounted { epoch: FIRST_EPOCH, device });
+    let asks = Arc::clone(line);
+    let standing = Standing::new(move |asked| tell(&asks, &ToKeeper::Look { asked }));
+    let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone(), standing)?;
+    let state = Rc::new(state);
+    let served = connections.served(number, device);
+    state.serve(served);
+    state.events.note(Happening::Mounted { epoch: served.epoch, device });
 
-    let (happened, events) = unbounded_channel();
     listen_to_keeper(line, &happened)?;
-    let ended = happened.clone();
-    start("fuse", move || {
-        let end = connection.run();
-        let _ = ended.send(Event::ConnectionEnded(end));
-    })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| system("start what answers clients", &error))?;
     LocalSet::new().block_on(&runtime, async {
-        let _clients = let_in(UnixListener::from(listener), state, (watching, refusals), happened);
-        tell(line, &ToKeeper::Ready);
-        attend(line, &stop, events).await;
+        let (listeners, let_in_by) = unbounded_channel();
+        // It is received below.
+        let _ = listeners.send(UnixListener::from(listener));
+        let _clients = let_in(let_in_by, Rc::clone(&state), (watching, refusals), happened);
+        tell(line, &ToKeeper::Ready { number });
+        let desk = Desk { line, state: &state, stop: &stop, listeners, connections };
+        desk.attend(events).await;
     });
     Ok(())
 }
 
-/// Does what there is to be done, event by event.
-async fn attend(line: &Channel, stop: &Stop, mut events: UnboundedReceiver<Event>) {
-    let (mut quiet, mut hushed) = (false, false);
-    while let Some(event) = events.recv().await {
-        match event {
-            Event::Told(ToWorker::Quiesce) => {
-                hushed = true;
-                stop.ask(Why::Asked);
-            }
-            Event::Told(message @ (ToWorker::Begin(_) | ToWorker::Serve { .. })) => {
-                tracing::warn!(?message, "out of turn");
-            }
-            Event::LetGo => break,
-            Event::ConnectionEnded(end) => {
-                if let Err(error) = end {
-                    tracing::error!(%error, "the connection to the kernel failed");
+/// Where events come in.
+struct Desk<'a> {
+    line: &'a Channel,
+    state: &'a State,
+    stop: &'a Stop,
+    listeners: UnboundedSender<UnixListener>,
+    connections: Connections,
+}
+
+impl Desk<'_> {
+    /// Does what there is to be done, until the keeper lets go.
+    async fn attend(mut self, mut events: UnboundedReceiver<Event>) {
+        let (mut quiet, mut hushed) = (false, false);
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Told(ToWorker::Quiesce, _) => {
+                    hushed = true;
+                    self.stop.ask(Why::Asked);
                 }
-                tell(line, &ToKeeper::Stop(Why::ConnectionEnded));
-            }
-            Event::Quiet(end) => {
-                quiet = true;
-                match end {
-                    Ok(why) if !hushed => tell(line, &ToKeeper::Stop(why)),
-                    Ok(_) => {}
-                    Err(fault) => tell(line, &ToKeeper::Failed(fault.report())),
+                Event::Told(message, descriptors) => self.told(message, descriptors),
+                Event::LetGo => break,
+                Event::ConnectionEnded(number, end) => self.connection_ended(number, end),
+                Event::Quiet(end) => {
+                    quiet = true;
+                    match end {
+                        Ok(why) if !hushed => tell(self.line, &ToKeeper::Stop(why)),
+                        Ok(_) => {}
+                        Err(fault) => tell(self.line, &ToKeeper::Failed(fault.report())),
+                    }
                 }
+            }
+            if quiet && hushed {
+                tell(self.line, &ToKeeper::Quiet);
+                hushed = false;
             }
         }
-        if quiet && hushed {
-            tell(line, &ToKeeper::Quiet);
-            hushed = false;
+    }
+
+    fn told(&mut self, message: ToWorker, descriptors: Vec<OwnedFd>) {
+        let descriptor = descriptors.into_iter().next();
+        match (message, descriptor) {
+            (ToWorker::Serve { number, device }, Some(connection)) => {
+                self.serve(number, device, connection);
+            }
+            (ToWorker::Listen, Some(listener)) => {
+                // Where nobody is let in any more, the daemon is about to end.
+                let _ = self.listeners.send(UnixListener::from(listener));
+            }
+            (ToWorker::Stands { asked, fault }, _) => self.state.standing().told(asked, fault),
+            (ToWorker::Happened(change), _) => self.state.happened(change),
+            (message, _) => tracing::warn!(?message, "out of turn"),
         }
+    }
+
+    fn serve(&mut self, number: u64, device: u64, connection: OwnedFd) {
+        match self.connections.open(number, connection) {
+            Ok(features) => {
+                tracing::info!(?features, device, "connected anew");
+                self.state.serve(self.connections.served(number, device));
+                tell(self.line, &ToKeeper::Ready { number });
+            }
+            Err(fault) => tell(self.line, &ToKeeper::Unfit { number, report: fault.report() }),
+        }
+    }
+
+    fn connection_ended(&mut self, number: u64, end: io::Result<()>) {
+        if let Err(error) = end {
+            tracing::debug!(%error, number, "a connection to the kernel ended");
+        }
+        if let Some(epoch) = self.connections.ended(number) {
+            self.state.ended(epoch);
+        }
+        tell(self.line, &ToKeeper::Ended { number });
     }
 }
 
 /// Serves clients on a task of its own.
 fn let_in(
-    listener: UnixListener,
-    state: State,
+    listeners: UnboundedReceiver<UnixListener>,
+    state: Rc<State>,
     (watching, refusals): (Watching, Refusals),
     happened: UnboundedSender<Event>,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let end = control::serve(listener, state, watching, refusals).await;
+        let end = control::serve(listeners, state, watching, refusals).await;
         let _ = happened.send(Event::Quiet(end));
     })
 }
 
-fn filesystem(begin: &Begin, budget: Budget) -> Result<Arc<TempFs>, Fault> {
-    let refused = |step| move |errno| Fault::System { step, errno };
+fn filesystem(begin: &Begin, budget: Budget) -> Arc<Commons> {
     let options = holdfast_fs::tempfs::Options {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         many_users: begin.privileged,
         descriptors: budget.inodes,
     };
-    let records = TempFs::records().map_err(refused("make the file of inode records"))?;
-    let fs = TempFs::new(records, options, Arc::new(System)).map_err(|errno| match errno {
-        Errno::FBIG => Fault::System {
-            step: "make the file of inode records, larger than the hard limit of file sizes",
-            errno,
-        },
-        errno => refused("map the inode records")(errno),
-    })?;
-    Ok(Arc::new(fs))
+    Commons::new(options, Arc::new(System))
 }
 
 fn namespace(
-    fs: &Arc<TempFs>,
+    commons: &Arc<Commons>,
     store: Arc<Store>,
     observer: Arc<dyn Observer>,
     bounds: Bounds,
@@ -195,7 +224,7 @@ fn namespace(
             Fault::StoreUnusable { step: error.to_string(), errno: Errno::NOTSUP }
         }
     })?;
-    let ground = StoreGround::new(Arc::clone(fs), store)
+    let ground = StoreGround::new(Arc::clone(commons), store)
         .map_err(|error| system("start what discards generations", &error))?;
     Ok(Namespace::new(Surroundings {
         ground: Arc::new(ground),
@@ -213,7 +242,7 @@ fn listen_to_keeper(line: &Arc<Channel>, happened: &UnboundedSender<Event>) -> R
     start("keeper", move || {
         loop {
             let event = match line.receive() {
-                Ok(Some((message, _))) => Event::Told(message),
+                Ok(Some((message, descriptors))) => Event::Told(message, descriptors),
                 Ok(None) => Event::LetGo,
                 Err(errno) => {
                     tracing::error!(%errno, "the keeper says what makes no sense");
@@ -235,7 +264,7 @@ fn tell(line: &Channel, message: &ToKeeper) {
     }
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
+pub(super) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
@@ -243,6 +272,6 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Fault> 
         .map_err(|error| system("start a thread", &error))
 }
 
-fn system(step: &'static str, error: &io::Error) -> Fault {
+pub(super) fn system(step: &'static str, error: &io::Error) -> Fault {
     Fault::System { step, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
 }

@@ -17,6 +17,7 @@ fn lease(path: &Path, device: u64, inode: u64) -> wire::Lease {
         device,
         inode,
         epoch: 1,
+        stale: false,
         hold: wire::Hold::Process,
         process: Some(process),
         asked_by: process,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::channel::Why;
 use crate::control::testing::{Desk, HANG, Raw, Sleeper, answer};
+use crate::fault::Fault;
 
 #[test]
 fn a_session_goes_from_opening_to_closing() {
@@ -232,4 +233,39 @@ fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(Instant::now() < end, "it never came to be");
     }
+}
+
+#[test]
+fn while_there_is_a_fault_no_lease_is_given_and_afterwards_the_next_one_is() {
+    let desk = Desk::open();
+    let mut client = desk.client();
+    client.call("OpenSession", json!({ "name": "chat" })).expect("a session");
+    let lease = client.call("AcquireLease", json!({ "session": "chat" })).expect("a lease");
+    let path = std::path::PathBuf::from("/some/where");
+    *desk.fault.lock().expect("no panic") =
+        Some(Fault::MountpointNotEmpty { path: path.clone(), entry: path });
+    for method in ["Check", "AcquireLease"] {
+        let (error, parameters) =
+            client.call(method, json!({ "session": "chat" })).expect_err("refused");
+        assert_eq!(error, "org.holdfast.Namespace.Faulted", "{method}");
+        assert_eq!(parameters["code"], "mountpoint-not-empty", "{method}");
+        assert!(!parameters["message"].to_string().contains('/'), "{parameters}");
+        assert_eq!(parameters.get("cause"), None);
+    }
+    let status = client.call("Status", json!({})).expect("a status");
+    assert_eq!(status["fault"]["code"], "mountpoint-not-empty");
+    let cause = status["fault"]["cause"].as_str().expect("the owner is told");
+    assert!(cause.contains("/some/where"), "{cause}");
+    // What was leased before goes on.
+    let id = lease["lease"]["id"].as_str().expect("an id");
+    let checked = client.call("CheckLease", json!({ "lease": id })).expect("a lease");
+    assert_eq!(checked["lease"]["stale"], false);
+    // A client that came during the fault is served after it like any other.
+    let mut late = desk.client();
+    late.call("Check", json!({ "session": "chat" })).expect_err("refused");
+    *desk.fault.lock().expect("no panic") = None;
+    late.call("AcquireLease", json!({ "session": "chat" })).expect("a lease");
+    client.call("Check", json!({ "session": "chat" })).expect("a lease would be had");
+    drop((client, late));
+    desk.close();
 }

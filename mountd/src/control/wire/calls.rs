@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use zlink::introspect::Type;
 
 use super::{
-    Counts, DownMode, Event, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Receipt,
-    Session,
+    Counts, DownMode, Event, Fault, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode,
+    Receipt, Session,
 };
 
 macro_rules! calls {
@@ -290,6 +290,9 @@ pub struct CurrentStatus {
     pub device: u64,
     /// Which of the daemon's connections to the kernel serves.
     pub epoch: u64,
+    /// Why no lease can be had at present, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
     /// How much of everything there is.
     pub counts: Counts,
 }

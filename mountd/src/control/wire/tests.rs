@@ -50,6 +50,7 @@ fn lease() -> Lease {
         device: 77,
         inode: 5,
         epoch: 1,
+        stale: false,
         hold: Hold::Connection,
         process: None,
         asked_by: Process { pid: 7, start: 8 },

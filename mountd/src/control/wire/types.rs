@@ -193,13 +193,16 @@ pub struct Lease {
     pub kind: LeaseKind,
     /// The leased directory.
     pub path: String,
-    /// The device number of the leased directory, as stat tells it.
+    /// The device number of the leased directory, as stat told it when the lease was taken.
     pub device: u64,
     /// The number of the leased directory's inode.
     pub inode: u64,
-    /// Which of the daemon's connections to the kernel serves it. Directory handles don't outlive
-    /// their connection.
+    /// Which of the daemon's connections to the kernel served it when it was taken.
     pub epoch: u64,
+    /// Whether that connection has ended. Directories that were open under the lease, and working
+    /// directories, are dead then and have to be opened again; the path and the files are as they
+    /// were.
+    pub stale: bool,
     /// What it hangs on.
     pub hold: Hold,
     /// The process that it hangs on.
@@ -250,6 +253,20 @@ pub struct LostPromise {
     pub name: String,
     /// What is missing for it.
     pub why: String,
+}
+
+/// Why something can't be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, CustomType)]
+pub struct Fault {
+    /// Its stable code.
+    pub code: String,
+    /// What is wrong, without a path.
+    pub message: String,
+    /// What can be done about it.
+    pub remedy: String,
+    /// What exactly was found, for root and the user whose daemon it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// How much of everything there may be.

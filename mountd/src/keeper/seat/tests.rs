@@ -154,3 +154,54 @@ fn whoever_comes_second_finds_the_first() {
     served.join().expect("served");
     first.leave();
 }
+
+#[test]
+fn a_seat_whose_files_are_removed_is_taken_again() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let directory = room.path().join("d");
+    for own in [true, false] {
+        let settings = settings(directory.join("control"), own);
+        let mut seat = taken(&settings);
+        assert!(seat.is_found());
+        let remove: [&dyn Fn(); 4] = [
+            &|| fs::remove_file(directory.join("control")).expect("removed"),
+            &|| fs::remove_file(directory.join("control.lock")).expect("removed"),
+            &|| fs::remove_dir_all(&directory).expect("removed"),
+            &|| {
+                fs::rename(&directory, room.path().join("moved")).expect("moved");
+                fs::remove_dir_all(room.path().join("moved")).expect("removed");
+            },
+        ];
+        for remove in remove {
+            seat.seen();
+            remove();
+            assert!(!seat.is_found());
+            seat.take_again(host(), &settings).expect("taken again");
+            assert!(seat.is_found());
+            std::os::unix::net::UnixStream::connect(directory.join("control")).expect("it listens");
+        }
+        // The next one finds the lock held.
+        let lock = fs::File::open(directory.join("control.lock")).expect("there");
+        let held = rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared);
+        assert_eq!(held, Err(Errno::AGAIN));
+        seat.leave();
+        assert!(!directory.exists());
+    }
+}
+
+#[test]
+fn a_seat_that_somebody_else_has_taken_is_left_alone() {
+    let room = tempfile::tempdir().expect("a temporary directory");
+    let directory = room.path().join("d");
+    let settings = settings(directory.join("control"), true);
+    let mut first = taken(&settings);
+    fs::remove_dir_all(&directory).expect("removed");
+    let second = taken(&settings);
+    let refused = first.take_again(host(), &settings).expect_err("it is taken");
+    assert_eq!(refused.code(), "socket-in-use");
+    assert!(second.is_found());
+    first.leave();
+    assert!(second.is_found());
+    second.leave();
+    assert!(!directory.exists());
+}

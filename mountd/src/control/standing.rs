@@ -1,0 +1,123 @@
+//! How the namespace stands at the moment that somebody wants a lease.
+//!
+//! The keeper knows, since it looks after the mount; so it is asked each time, and nothing that it
+//! said before is an answer. It must never be waited for without an end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::fault::{Fault, FaultReport};
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long where it is known that something is wrong: the keeper is busy with that.
+const HASTE: Duration = Duration::from_millis(500);
+
+/// What the keeper said last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Told {
+    /// The last question that it has answered.
+    asked: u64,
+    fault: Option<FaultReport>,
+}
+
+/// How the namespace stands, as far as the keeper has told.
+pub(crate) struct Standing {
+    ask: Box<dyn Fn(u64)>,
+    asked: AtomicU64,
+    told: watch::Sender<Told>,
+}
+
+impl Standing {
+    /// Nothing is known to be wrong. `ask` sends a question with its number to the keeper.
+    pub(crate) fn new(ask: impl Fn(u64) + 'static) -> Self {
+        Self { ask: Box::new(ask), asked: AtomicU64::new(0), told: watch::Sender::default() }
+    }
+
+    /// The keeper has said how things stand; `asked` is the last question that this answers.
+    pub(crate) fn told(&self, asked: u64, fault: Option<FaultReport>) {
+        self.told.send_replace(Told { asked, fault });
+    }
+
+    /// What is known to be wrong.
+    pub(super) fn fault(&self) -> Option<FaultReport> {
+        self.told.borrow().fault.clone()
+    }
+
+    /// Asks the keeper.
+    ///
+    /// # Errors
+    /// Why no lease can be had at this moment.
+    pub(super) async fn check(&self) -> Result<(), FaultReport> {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut told = self.told.subscribe();
+        (self.ask)(number);
+        let known = self.fault();
+        let patience = if known.is_some() { HASTE } else { PATIENCE };
+        let answered = told.wait_for(|told| told.asked >= number);
+        match tokio::time::timeout(patience, answered).await {
+            Ok(Ok(told)) => told.fault.clone().map_or(Ok(()), Err),
+            // Nothing else can be said than what was said before.
+            Ok(Err(_)) | Err(_) => Err(self.fault().unwrap_or_else(|| {
+                let step = "ask the keeper how the mount stands";
+                Fault::System { step, errno: rustix::io::Errno::TIMEDOUT }.report()
+            })),
+        }
+    }
+}
+
+impl std::fmt::Debug for Standing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Standing")
+            .field("told", &*self.told.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn fault() -> FaultReport {
+        Fault::MountDetached { mountpoint: PathBuf::from("/m") }.report()
+    }
+
+    fn standing() -> (Rc<RefCell<Vec<u64>>>, Standing) {
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&asked);
+        (asked, Standing::new(move |number| seen.borrow_mut().push(number)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_question_is_asked_anew() {
+        let (asked, standing) = standing();
+        let answer = |fault| async {
+            tokio::task::yield_now().await;
+            let number = *asked.borrow().last().expect("asked");
+            standing.told(number, fault);
+        };
+        let (first, ()) = tokio::join!(standing.check(), answer(None));
+        assert_eq!(first, Ok(()));
+        let (second, ()) = tokio::join!(standing.check(), answer(Some(fault())));
+        assert_eq!(second, Err(fault()));
+        let (third, ()) = tokio::join!(standing.check(), answer(None));
+        assert_eq!(third, Ok(()));
+        assert_eq!(*asked.borrow(), [1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_answer_is_none() {
+        let (_, standing) = standing();
+        standing.told(0, None);
+        assert_eq!(standing.check().await.expect_err("no answer").code, "system");
+        standing.told(0, Some(fault()));
+        assert_eq!(standing.check().await, Err(fault()));
+    }
+}

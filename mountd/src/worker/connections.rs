@@ -1,0 +1,76 @@
+//! The connections to the kernel: the one that serves the path, and those before it on which
+//! something is open still.
+//!
+//! It must never end one that still serves: whoever has a directory open on it would lose it.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use holdfast_fs::fuse::{Connection, Features};
+use holdfast_fs::registry::Served;
+use holdfast_fs::tempfs::{Commons, TempFs};
+use rustix::io::Errno;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::serve::{Event, start, system};
+use crate::fault::Fault;
+
+/// One thread is fastest for one client, and a second one helps where there are more.
+const THREADS: usize = 2;
+
+/// The connections, by the keeper's numbers.
+pub(super) struct Connections {
+    commons: Arc<Commons>,
+    happened: UnboundedSender<Event>,
+    open: BTreeMap<u64, Arc<TempFs>>,
+    /// Epochs of earlier daemons over the same store.
+    before: u64,
+}
+
+impl Connections {
+    pub(super) const fn new(commons: Arc<Commons>, happened: UnboundedSender<Event>) -> Self {
+        Self { commons, happened, open: BTreeMap::new(), before: 0 }
+    }
+
+    /// Shakes hands on a connection and serves it on threads of its own.
+    pub(super) fn open(&mut self, number: u64, device: OwnedFd) -> Result<Features, Fault> {
+        let refused = |step| move |errno| Fault::System { step, errno };
+        let records = TempFs::records().map_err(refused("make the file of inode records"))?;
+        let fs = TempFs::new(records, Arc::clone(&self.commons)).map_err(|errno| match errno {
+            Errno::FBIG => Fault::System {
+                step: "make the file of inode records, larger than the hard limit of file sizes",
+                errno,
+            },
+            errno => refused("map the inode records")(errno),
+        })?;
+        let fs = Arc::new(fs);
+        let connection = Connection::open(device, Arc::clone(&fs), THREADS)
+            .map_err(|error| system("shake hands with the kernel", &error))?;
+        let features = connection.features();
+        self.commons.join(Arc::clone(&fs));
+        let ended = self.happened.clone();
+        let started = start("fuse", move || {
+            let end = connection.run();
+            let _ = ended.send(Event::ConnectionEnded(number, end));
+        });
+        if let Err(fault) = started {
+            self.commons.leave(&fs);
+            return Err(fault);
+        }
+        self.open.insert(number, fs);
+        Ok(features)
+    }
+
+    /// What leases are told of a connection.
+    pub(super) const fn served(&self, number: u64, device: u64) -> Served {
+        Served { epoch: self.before + number, device }
+    }
+
+    /// A connection has ended; which epoch that was.
+    pub(super) fn ended(&mut self, number: u64) -> Option<u64> {
+        let fs = self.open.remove(&number)?;
+        self.commons.leave(&fs);
+        Some(self.before + number)
+    }
+}
