@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod session;
 mod status;
+mod watch;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Lease(args) => lease::run(socket, &args.command, output),
         Command::Check(args) => check::run(socket, args, output),
         Command::Status(args) => status::run(socket, args, output),
+        Command::Watch(args) => watch::run(socket, args, output),
         Command::Down(args) => down::run(socket, args, output),
         Command::Worker => serve::worker(),
         Command::Probe => serve::probe(),

@@ -142,14 +142,14 @@ impl Filesystem for Adapter {
         reply::entry(reply, self.valid(), self.fs.make_directory(&new));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.counts.add(Operation::Unlink);
-        reply::empty(reply, self.fs.unlink(node(parent), name));
+        reply::empty(reply, self.fs.unlink(&caller(request), node(parent), name));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.counts.add(Operation::RmDir);
-        reply::empty(reply, self.fs.remove_directory(node(parent), name));
+        reply::empty(reply, self.fs.remove_directory(&caller(request), node(parent), name));
     }
 
     fn symlink(
@@ -168,7 +168,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -178,10 +178,8 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        reply::empty(
-            reply,
-            self.fs.rename((node(parent), name), (node(new_parent), new_name), flags),
-        );
+        let (old, new) = ((node(parent), name), (node(new_parent), new_name));
+        reply::empty(reply, self.fs.rename(&caller(request), old, new, flags));
     }
 
     fn link(

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What the daemon serves, and which promises this host can't keep
     Status(StatusArgs),
+    /// What happens, line by line, for as long as the daemon lives
+    Watch(WatchArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -57,6 +59,7 @@ impl Command {
             Self::Lease(args) => args.command.json(),
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Watch(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
             Self::Worker | Self::Probe => false,
@@ -340,6 +343,20 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Begin behind the event of this number [default: behind the last one]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "all")]
+    pub(crate) after: Option<u64>,
+    /// Begin with everything that the daemon still knows
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Tell as JSON, each event on a line
     #[arg(long)]
     pub(crate) json: bool,
 }
