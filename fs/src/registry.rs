@@ -9,6 +9,7 @@ mod error;
 mod generation;
 mod id;
 mod index;
+mod keep;
 mod lease;
 mod leases;
 mod memory;
@@ -21,22 +22,26 @@ mod sessions;
 mod token;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bounds, Limit};
 pub use self::effect::{Effect, Outcome};
 pub use self::error::{NameFault, RegistryError};
+pub(crate) use self::generation::Generation;
 pub use self::id::{Draw, LeaseId, NotAnId, SessionId, TokenId};
 use self::index::{Anchor, Hanging, Index};
+pub use self::keep::{Contradiction, SessionRecord};
+pub(crate) use self::lease::Lease;
 pub use self::lease::{Binding, LeaseEnd, LeaseKind};
 use self::memory::Memory;
 pub use self::peer::{ConnectionId, Peer, Process};
 pub use self::pending::{NewGeneration, NewLease, NewPolicy, NewSession, Opening};
 pub use self::policy::{Guard, Mode, Policy, PolicyPart, PolicyRequest};
-use self::session::Session;
+pub(crate) use self::session::Session;
 pub use self::token::Holder;
+pub(crate) use self::token::Token;
 pub use self::view::{
     Counts, GenerationView, LeaseView, OpenedSession, Receipt, SessionView, TokenView, Usage,
 };
@@ -64,6 +69,8 @@ pub struct Registry {
     memory: Memory,
     /// Always what [`Index::of`] makes of the sessions.
     index: Index,
+    /// Sessions that are not, or no longer, as they were when this was last asked for.
+    changed: BTreeSet<SessionId>,
 }
 
 /// A registry as plain data.
@@ -84,6 +91,7 @@ impl Registry {
             sessions: BTreeMap::new(),
             memory: Memory::default(),
             index: Index::default(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -108,6 +116,7 @@ impl Registry {
             index: Index::of(records.sessions.iter()),
             sessions: records.sessions.into_iter().map(|session| (session.id, session)).collect(),
             memory: records.memory,
+            changed: BTreeSet::new(),
         }
     }
 

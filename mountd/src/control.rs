@@ -19,5 +19,6 @@ mod testing;
 pub mod wire;
 
 pub(crate) use self::listen::serve;
+pub(crate) use self::peer::lives;
 pub(crate) use self::processes::{Lines, Watching, watching};
 pub(crate) use self::state::{Facts, State, Stop};

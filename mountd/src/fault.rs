@@ -220,6 +220,20 @@ pub enum Fault {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// What an earlier daemon saved is in a form that this one doesn't know.
+    SavedVersionUnknown {
+        /// The file, by its name in the store.
+        file: String,
+        /// Its version.
+        found: u64,
+    },
+    /// What an earlier daemon saved can't be read.
+    SavedUnreadable {
+        /// The file, by its name in the store.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No bytes are left.
     StoreFull,
     /// No inodes are left.

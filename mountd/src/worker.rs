@@ -6,6 +6,7 @@
 mod budget;
 mod enter;
 mod promises;
+mod restore;
 mod serve;
 
 use std::os::fd::OwnedFd;

@@ -20,14 +20,13 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::budget::Budget;
 use super::promises;
+use super::restore::Lasting;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
 use crate::control::{self, Facts, State, Stop, Watching};
 use crate::fault::Fault;
 
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
-/// The first connection to the kernel.
-const FIRST_EPOCH: u64 = 1;
 
 /// What the keeper hands over.
 pub(super) struct Given {
@@ -71,7 +70,9 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         generations_per_uid: budget.generations_per_uid(begin.privileged),
         ..Bounds::default()
     };
-    let namespace = namespace(&fs, store, observer, bounds)?;
+    let lasting = Lasting::of(&store)?;
+    let namespace = namespace(&fs, store, &lasting, observer, bounds)?;
+    let epoch = lasting.begin_epoch()?;
     let connection = Connection::open(connection, fs, THREADS)
         .map_err(|error| system("shake hands with the kernel", &error))?;
     let features = connection.features();
@@ -84,7 +85,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         gid: getegid().as_raw(),
         many_users: begin.privileged,
         device,
-        epoch: FIRST_EPOCH,
+        epoch,
         idle_exit: begin.idle_exit,
         bounds,
         lost_promises: promises::lost(features, begin.privileged, reads_all, &begin.store),
@@ -181,6 +182,7 @@ fn filesystem(begin: &Begin, budget: Budget) -> Result<Arc<TempFs>, Fault> {
 fn namespace(
     fs: &Arc<TempFs>,
     store: Arc<Store>,
+    lasting: &Lasting,
     observer: Arc<dyn Observer>,
     bounds: Bounds,
 ) -> Result<Arc<Namespace>, Fault> {
@@ -192,17 +194,19 @@ fn namespace(
             Fault::StoreUnusable { step: error.to_string(), errno: Errno::NOTSUP }
         }
     })?;
-    let ground = StoreGround::new(Arc::clone(fs), store)
+    let ground = StoreGround::new(Arc::clone(fs), Arc::clone(&store))
         .map_err(|error| system("start what discards generations", &error))?;
-    Ok(Namespace::new(Surroundings {
+    let surroundings = Surroundings {
         ground: Arc::new(ground),
+        ledger: None,
         observer,
         lineage: Arc::new(control::Lines),
         clock: Arc::new(Monotonic),
         draw: Box::new(KernelDraw),
         bounds,
         first_key,
-    }))
+    };
+    lasting.namespace(&store, surroundings)
 }
 
 fn listen_to_keeper(line: &Arc<Channel>, happened: &UnboundedSender<Event>) -> Result<(), Fault> {

@@ -68,6 +68,8 @@ pub enum LeaseEnd {
     ConnectionGone,
     /// Its session was closed by force.
     Closed,
+    /// Its directory wasn't there any more when the daemon started again.
+    DirectoryGone,
 }
 
 /// What is to become of sessions that live when the daemon is to end.
