@@ -55,6 +55,7 @@ impl TempFs {
         let (tree, directory) = self.place(parent, name)?;
         let victim = self.victim(&tree, parent, &directory, name)?;
         unlinkat(&directory, name, flags)?;
+        self.note_absence(&tree, parent, name);
         self.bury(victim);
         Ok(())
     }
