@@ -69,6 +69,8 @@ pub struct Earlier {
 /// on the disk before the client is answered. The other has what passes with the machine: leases,
 /// and when the session was last active. A crash of the daemon doesn't harm that either, and a
 /// command pays for no disk.
+///
+/// Lock order: `state` alone; files are written under it, so that no older one comes last.
 #[derive(Debug)]
 pub struct Saved {
     files: Files,

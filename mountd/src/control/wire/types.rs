@@ -81,7 +81,8 @@ pub enum DownMode {
     Refuse,
     /// No new one is opened, and the daemon ends, and answers, after the last one.
     Drain,
-    /// They end with the daemon.
+    /// The daemon ends at once. Sessions in memory end with it; those in a directory are back when
+    /// it is started again.
     Force,
 }
 
