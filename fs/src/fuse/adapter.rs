@@ -12,15 +12,15 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::counts::{Counts, Operation};
 use super::lane::Lane;
-use super::translate::{FOREVER, caller, errno, node, open_flags, raw_errno, time_change};
+use super::translate::{
+    FOREVER, caller, errno, node, open_flags, position, raw_errno, sought, time_change,
+};
 use super::{Features, handshake, ioctl, reply};
-use crate::error::Error;
-use crate::tempfs::{Changes, NewFile, Position, TempFs};
+use crate::tempfs::{Changes, NewFile, TempFs};
 
 /// The filesystem as the library calls it.
 pub(super) struct Adapter {
@@ -243,12 +243,8 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::Write);
         let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let position = if open_flags(flags.0).contains(OFlags::APPEND) {
-            Position::End(offset)
-        } else {
-            Position::At(offset)
-        };
-        let written = self.fs.write(&caller(request), node(inode), position, data, drop);
+        let at = position(open_flags(flags.0), offset);
+        let written = self.fs.write(&caller(request), node(inode), at, data, drop);
         reply::written(reply, written);
     }
 
@@ -424,13 +420,8 @@ impl Filesystem for Adapter {
         reply: ReplyLseek,
     ) {
         self.counts.add(Operation::Lseek);
-        let found = match (u64::try_from(offset), whence) {
-            (Ok(offset), libc::SEEK_DATA) => self.fs.seek(node(inode), offset, true),
-            (Ok(offset), libc::SEEK_HOLE) => self.fs.seek(node(inode), offset, false),
-            (Err(_), _) => Err(Errno::NXIO.into()),
-            _ => Err(Error::Invalid),
-        };
-        reply::offset(reply, found);
+        let sought = sought(offset, whence);
+        reply::offset(reply, sought.and_then(|(at, data)| self.fs.seek(node(inode), at, data)));
     }
 
     fn copy_file_range(
