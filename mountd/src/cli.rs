@@ -8,6 +8,7 @@ mod check;
 mod down;
 mod lease;
 pub(crate) mod output;
+mod qualify;
 mod run;
 mod serve;
 mod session;
@@ -52,9 +53,11 @@ pub(crate) fn run() -> ExitCode {
         Command::Lease(args) => lease::run(socket, &args.command, output),
         Command::Check(args) => check::run(socket, args, output),
         Command::Status(args) => status::run(socket, args, output),
+        Command::Qualify(args) => qualify::run(socket, args, output),
         Command::Down(args) => down::run(socket, args, output),
         Command::Worker => serve::worker(),
         Command::Probe => serve::probe(),
+        Command::Examine(args) => qualify::examine(args),
     };
     match outcome {
         // A daemon serves whether or not anybody could be told.

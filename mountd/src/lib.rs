@@ -6,11 +6,13 @@ mod channel;
 mod cli;
 mod config;
 pub mod control;
+mod errand;
 pub mod fault;
 mod keeper;
 mod logging;
 mod mount;
 mod place;
+pub mod qualify;
 mod sys;
 mod worker;
 

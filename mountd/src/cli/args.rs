@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What the daemon serves, and which promises this host can't keep
     Status(StatusArgs),
+    /// Is a directory really usable as scratch, and if not, why?
+    Qualify(QualifyArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -46,6 +48,9 @@ pub(crate) enum Command {
     /// Asks the mount on standard input whether anybody serves it; only the keeper starts it
     #[command(hide = true)]
     Probe,
+    /// Looks at a directory that may never answer; only `qualify` starts it
+    #[command(hide = true)]
+    Examine(ExamineArgs),
 }
 
 impl Command {
@@ -57,9 +62,10 @@ impl Command {
             Self::Lease(args) => args.command.json(),
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Qualify(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
-            Self::Worker | Self::Probe => false,
+            Self::Worker | Self::Probe | Self::Examine(_) => false,
         }
     }
 }
@@ -299,6 +305,9 @@ pub(crate) struct LeaseAcquireArgs {
     /// The generation's own directory, or one for this lease alone
     #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
     pub(crate) kind: LeaseKindArg,
+    /// Examine its directory from here, and have the lease keep the record
+    #[arg(long)]
+    pub(crate) qualify: bool,
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -342,6 +351,23 @@ pub(crate) struct StatusArgs {
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Flags of `qualify`.
+#[derive(Debug, Args)]
+pub(crate) struct QualifyArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `examine` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
 }
 
 /// Flags of `down`.

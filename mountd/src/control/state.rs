@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::news::News;
 use super::peer::stranger;
+use super::records::Records;
 use super::show::{Show, count, counts, milliseconds};
 use super::wire;
 use crate::channel::Why;
@@ -105,6 +106,7 @@ pub(crate) struct State {
     /// How many clients wait for the last session to end.
     draining: Cell<usize>,
     news: RefCell<News>,
+    pub(super) records: RefCell<Records>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
 }
@@ -161,6 +163,7 @@ impl State {
             stranger: stranger(),
             draining: Cell::new(0),
             news: RefCell::default(),
+            records: RefCell::default(),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
         })

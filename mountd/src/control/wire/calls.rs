@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use zlink::introspect::Type;
 
 use super::{
-    Counts, DownMode, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Receipt, Session,
+    Counts, DownMode, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Qualification,
+    Receipt, Session,
 };
 
 macro_rules! calls {
@@ -251,6 +252,9 @@ pub struct AcquiredLease {
 pub struct ShownLease {
     /// The lease.
     pub lease: Lease,
+    /// Where it is checked: the record of the last examination that it was told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qualification: Option<Qualification>,
 }
 
 /// What `ReleaseLease` gives.
