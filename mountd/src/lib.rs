@@ -6,6 +6,7 @@ mod channel;
 mod cli;
 mod config;
 pub mod control;
+mod doctor;
 mod errand;
 pub mod fault;
 mod keeper;

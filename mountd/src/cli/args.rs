@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Is a directory really usable as scratch, and if not, why?
     Qualify(QualifyArgs),
+    /// Is this host fit, what is missing, and what does that cost?
+    Doctor(JsonArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -51,6 +53,9 @@ pub(crate) enum Command {
     /// Looks at a directory that may never answer; only `qualify` starts it
     #[command(hide = true)]
     Examine(ExamineArgs),
+    /// Makes one check of the host; only `doctor` starts it
+    #[command(hide = true)]
+    CheckHost(CheckHostArgs),
 }
 
 impl Command {
@@ -63,9 +68,10 @@ impl Command {
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
             Self::Qualify(args) => args.json,
+            Self::Doctor(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
-            Self::Worker | Self::Probe | Self::Examine(_) => false,
+            Self::Worker | Self::Probe | Self::Examine(_) | Self::CheckHost(_) => false,
         }
     }
 }
@@ -368,6 +374,13 @@ pub(crate) struct QualifyArgs {
 pub(crate) struct ExamineArgs {
     /// The directory
     pub(crate) path: PathBuf,
+}
+
+/// What `check-host` is told.
+#[derive(Debug, Args)]
+pub(crate) struct CheckHostArgs {
+    /// The check
+    pub(crate) name: String,
 }
 
 /// Flags of `down`.

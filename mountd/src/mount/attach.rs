@@ -62,7 +62,12 @@ impl Mount {
         Self::make_by_helper(mountpoint, host)
     }
 
-    fn make_unattached(path: &Path, host: Host, context: Option<&str>) -> Result<Self, Fault> {
+    /// Makes a mount that is attached nowhere; `path` is only for what is said of it.
+    pub(crate) fn make_unattached(
+        path: &Path,
+        host: Host,
+        context: Option<&str>,
+    ) -> Result<Self, Fault> {
         let refused =
             |step| move |errno| Fault::MountRefused { path: path.to_owned(), step, errno };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;

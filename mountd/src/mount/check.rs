@@ -4,6 +4,8 @@
 //! moved or removed; a missing mountpoint is made, and a mount that an earlier daemon of ours left
 //! behind is detached.
 
+mod look;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -15,6 +17,8 @@ use super::probe::{self, Served};
 use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted};
+
+pub(crate) use look::{Sight, is_abandoned, look};
 
 /// More than this many mounts that were left behind on one path are a riddle for the operator.
 const LEFT_BEHIND_LIMIT: usize = 16;

@@ -35,6 +35,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Whether its number is never used again.
+    pub(crate) const fn is_unique(&self) -> bool {
+        self.unique.is_some()
+    }
+
     /// Which mount a descriptor is on. Nothing is asked of the filesystem, so it doesn't matter
     /// whether anybody serves it.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
