@@ -9,5 +9,5 @@ mod helper;
 pub(crate) mod identity;
 mod probe;
 
-pub(crate) use check::{Sight, is_abandoned, look};
+pub(crate) use check::{Sight, is_abandoned, sight};
 pub(crate) use probe::answer as answer_probe;

@@ -15,7 +15,7 @@ use crate::config::{Host, Store};
 use crate::fault::{Fault, Seen};
 use crate::keeper;
 use crate::mount::identity::{Identity, Table};
-use crate::mount::{Sight, is_abandoned, look};
+use crate::mount::{Sight, is_abandoned, sight};
 use crate::place::Place;
 use crate::worker::{enter_user_namespace, try_tmpfs};
 
@@ -55,11 +55,11 @@ pub(super) fn mountpoint(case: &Case<'_>) -> Finding {
         Err(skipped) => return skipped,
     };
     let shown = path.display();
-    let sight = match look(&path, host) {
-        Ok(sight) => sight,
+    let seen = match sight(&path, host) {
+        Ok(seen) => seen,
         Err(fault) => return Finding::problem(&fault),
     };
-    match (server, sight) {
+    match (server, seen) {
         (Server::Serves(expected), Sight::Mounted { device, .. }) if device == expected => {
             Finding::ok(format!("{shown} is served"))
         }

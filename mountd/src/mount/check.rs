@@ -4,7 +4,7 @@
 //! moved or removed; a missing mountpoint is made, and a mount that an earlier daemon of ours left
 //! behind is detached.
 
-mod look;
+mod sight;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted};
 
-pub(crate) use look::{Sight, is_abandoned, look};
+pub(crate) use sight::{Sight, is_abandoned, sight};
 
 /// More than this many mounts that were left behind on one path are a riddle for the operator.
 const LEFT_BEHIND_LIMIT: usize = 16;

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use zlink::introspect::Type;
 
 use super::{
-    Counts, DownMode, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Qualification,
-    Receipt, Session,
+    Counts, DownMode, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Receipt, Session,
 };
 
 macro_rules! calls {
@@ -254,7 +253,7 @@ pub struct ShownLease {
     pub lease: Lease,
     /// Where it is checked: the record of the last examination that it was told of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub qualification: Option<Qualification>,
+    pub qualification: Option<super::Qualification>,
 }
 
 /// What `ReleaseLease` gives.

@@ -26,7 +26,7 @@ pub(crate) enum Sight {
 }
 
 /// Looks. The faults are those that a daemon would have there.
-pub(crate) fn look(path: &Path, host: Host) -> Result<Sight, Fault> {
+pub(crate) fn sight(path: &Path, host: Host) -> Result<Sight, Fault> {
     let place = Place::of(path).map_err(to_fault)?;
     place.refuse_writable_parent(host.uid).map_err(to_fault)?;
     let Some(found) = place.look().map_err(to_fault)? else { return Ok(Sight::Absent) };
@@ -60,18 +60,18 @@ mod tests {
         let host = Host { privileged: false, uid: geteuid().as_raw(), gid: getegid().as_raw() };
         let room = tempfile::tempdir().expect("a directory");
         let at = |name: &str| room.path().join(name);
-        assert_eq!(look(&at("none"), host), Ok(Sight::Absent));
+        assert_eq!(sight(&at("none"), host), Ok(Sight::Absent));
         assert!(!at("none").exists());
         fs::create_dir(at("free")).expect("made");
         fs::set_permissions(at("free"), fs::Permissions::from_mode(0o700)).expect("chmod");
-        assert_eq!(look(&at("free"), host), Ok(Sight::Free));
+        assert_eq!(sight(&at("free"), host), Ok(Sight::Free));
         symlink("free", at("link")).expect("made");
-        let code = |name: &str| look(&at(name), host).err().map(|fault| fault.code());
+        let code = |name: &str| sight(&at(name), host).err().map(|fault| fault.code());
         assert_eq!(code("link"), Some("mountpoint-symlink"));
         fs::write(at("free/file"), "").expect("made");
         assert_eq!(code("free"), Some("mountpoint-not-empty"));
         assert_eq!(
-            look(Path::new("/proc"), host).err().map(|fault| fault.code()),
+            sight(Path::new("/proc"), host).err().map(|fault| fault.code()),
             Some("mountpoint-foreign-mount"),
         );
     }
