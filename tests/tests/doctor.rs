@@ -245,7 +245,15 @@ fn what_the_host_lacks_is_named() {
     });
     as_ordinary_user(&[Need::Fuse], |stage| {
         let told = Diagnosis::of(stage.holdfast().env("PATH", "/nowhere"))?;
-        told.has_problem("fusermount3", "fusermount-missing")
+        told.has_problem("fusermount3", "fusermount-missing")?;
+        let words = stage.holdfast().arg("doctor").env("PATH", "/nowhere").run()?;
+        let mut lines = words.stdout.lines().skip_while(|line| !line.starts_with("PROBLEM"));
+        let problem = lines.next().context("no problem")?;
+        ensure!(problem.contains("fusermount-missing: "), "{words:?}");
+        let remedy = lines.next().context("nothing below it")?;
+        ensure!(remedy.trim_start().starts_with("remedy: ") && remedy.contains("fuse3"));
+        ensure!(words.code() == Some(1) && words.stdout.contains("\n1 problem, "), "{words:?}");
+        Ok(())
     });
 }
 

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::text;
 use crate::control::wire::GitAnswer;
 use crate::errand;
 
@@ -49,7 +48,7 @@ pub(super) fn ask(directory: &Path) -> GitAnswer {
 fn command(directory: &Path) -> Command {
     let mut command = Command::new("git");
     // The repository may be anybody's, and must not have a program of its own started.
-    command.args(["-c", "core.fsmonitor=false", "-C", &text(directory)]);
+    command.args(["-c", "core.fsmonitor=false", "-C"]).arg(directory);
     command.args(["check-ignore", "-q", "--", NAME]);
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"GIT_") {
