@@ -11,6 +11,7 @@ mod news;
 mod page;
 mod peer;
 mod processes;
+mod records;
 mod refuse;
 mod show;
 mod standing;

@@ -38,6 +38,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What the daemon serves, and which promises this host can't keep
     Status(StatusArgs),
+    /// Is a directory really usable as scratch, and if not, why?
+    Qualify(QualifyArgs),
+    /// Is this host fit, what is missing, and what does that cost?
+    Doctor(JsonArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -46,6 +50,12 @@ pub(crate) enum Command {
     /// Asks the mount on standard input whether anybody serves it; only the keeper starts it
     #[command(hide = true)]
     Probe,
+    /// Looks at a directory that may never answer; only `qualify` starts it
+    #[command(hide = true)]
+    Examine(ExamineArgs),
+    /// Makes one check of the host; only `doctor` starts it
+    #[command(hide = true)]
+    CheckHost(CheckHostArgs),
 }
 
 impl Command {
@@ -57,9 +67,11 @@ impl Command {
             Self::Lease(args) => args.command.json(),
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Qualify(args) => args.json,
+            Self::Doctor(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
-            Self::Worker | Self::Probe => false,
+            Self::Worker | Self::Probe | Self::Examine(_) | Self::CheckHost(_) => false,
         }
     }
 }
@@ -299,6 +311,9 @@ pub(crate) struct LeaseAcquireArgs {
     /// The generation's own directory, or one for this lease alone
     #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
     pub(crate) kind: LeaseKindArg,
+    /// Examine its directory from here, and have the lease keep the record
+    #[arg(long)]
+    pub(crate) qualify: bool,
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -342,6 +357,30 @@ pub(crate) struct StatusArgs {
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Flags of `qualify`.
+#[derive(Debug, Args)]
+pub(crate) struct QualifyArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `examine` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
+}
+
+/// What `check-host` is told.
+#[derive(Debug, Args)]
+pub(crate) struct CheckHostArgs {
+    /// The check
+    pub(crate) name: String,
 }
 
 /// Flags of `down`.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::news::News;
 use super::peer::stranger;
+use super::records::Records;
 use super::show::{Show, count, counts, milliseconds};
 use super::standing::Standing;
 use super::wire;
@@ -107,6 +108,7 @@ pub(crate) struct State {
     /// How many clients wait for the last session to end.
     draining: Cell<usize>,
     news: RefCell<News>,
+    pub(super) records: RefCell<Records>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
 }
@@ -167,6 +169,7 @@ impl State {
             stranger: stranger(),
             draining: Cell::new(0),
             news: RefCell::default(),
+            records: RefCell::default(),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
         })
