@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Qualify(QualifyArgs),
     /// Is this host fit, what is missing, and what does that cost?
     Doctor(JsonArgs),
+    /// What happens, line by line, for as long as the daemon lives
+    Watch(WatchArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -69,6 +71,7 @@ impl Command {
             Self::Status(args) => args.json,
             Self::Qualify(args) => args.json,
             Self::Doctor(args) => args.json,
+            Self::Watch(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
             Self::Worker | Self::Probe | Self::Examine(_) | Self::CheckHost(_) => false,
@@ -365,6 +368,20 @@ pub(crate) struct QualifyArgs {
     /// The directory
     pub(crate) path: PathBuf,
     /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Begin behind the event of this number [default: behind the last one]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "all")]
+    pub(crate) after: Option<u64>,
+    /// Begin with everything that the daemon still knows
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Tell as JSON, each event on a line
     #[arg(long)]
     pub(crate) json: bool,
 }

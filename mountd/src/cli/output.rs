@@ -35,16 +35,22 @@ impl Output {
 
     /// Gives an answer, as JSON on one line or as what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
+        self.tell(answer, text);
+    }
+
+    /// The same for one of many answers; says whether anybody reads further ones.
+    pub(crate) fn tell<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) -> bool {
         let line = if self.json { to_json(answer) } else { text(answer) };
-        if !line.is_empty() {
-            let mut out = stdout();
-            if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush())
-                && error.kind() != ErrorKind::BrokenPipe
-            {
-                LOST.store(true, Ordering::Relaxed);
-                let _ = writeln!(stderr(), "holdfast: the answer can't be written: {error}");
-            }
+        if line.is_empty() {
+            return true;
         }
+        let mut out = stdout();
+        let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) else { return true };
+        if error.kind() != ErrorKind::BrokenPipe {
+            LOST.store(true, Ordering::Relaxed);
+            let _ = writeln!(stderr(), "holdfast: the answer can't be written: {error}");
+        }
+        false
     }
 
     /// Whether an answer was lost, so that the command has failed for whoever asked.

@@ -19,6 +19,9 @@ use crate::fault::Fault;
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
 
+/// There is never more than one without somebody who has something open on it.
+const MOST: usize = 32;
+
 /// The connections, by the keeper's numbers.
 pub(super) struct Connections {
     commons: Arc<Commons>,
@@ -35,6 +38,10 @@ impl Connections {
 
     /// Shakes hands on a connection and serves it on threads of its own.
     pub(super) fn open(&mut self, number: u64, device: OwnedFd) -> Result<Features, Fault> {
+        if self.open.len() >= MOST {
+            let limit = "connections on which something is open still".to_owned();
+            return Err(Fault::LimitReached { limit, value: MOST as u64 });
+        }
         let refused = |step| move |errno| Fault::System { step, errno };
         let records = TempFs::records().map_err(refused("make the file of inode records"))?;
         let fs = TempFs::new(records, Arc::clone(&self.commons)).map_err(|errno| match errno {

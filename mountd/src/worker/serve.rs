@@ -22,7 +22,7 @@ use super::budget::Budget;
 use super::connections::Connections;
 use super::promises;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
-use crate::control::{self, Facts, Standing, State, Stop, Watching};
+use crate::control::{self, Facts, Happening, Refusals, Standing, State, Stop, Watching};
 use crate::fault::Fault;
 
 /// What the keeper hands over.
@@ -67,6 +67,8 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         ..Bounds::default()
     };
     let namespace = namespace(&commons, store, observer, bounds)?;
+    let (witness, refusals) = control::refusals();
+    commons.set_witness(witness);
     let (happened, events) = unbounded_channel();
     let mut connections = Connections::new(commons, happened.clone());
     let (number, device, connection) = connection;
@@ -88,7 +90,9 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
     let standing = Standing::new(move |asked| tell(&asks, &ToKeeper::Look { asked }));
     let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone(), standing)?;
     let state = Rc::new(state);
-    state.serve(connections.served(number, device));
+    let served = connections.served(number, device);
+    state.serve(served);
+    state.events.note(Happening::Mounted { epoch: served.epoch, device });
 
     listen_to_keeper(line, &happened)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -99,7 +103,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         let (listeners, let_in_by) = unbounded_channel();
         // It is received below.
         let _ = listeners.send(UnixListener::from(listener));
-        let _clients = let_in(let_in_by, Rc::clone(&state), watching, happened);
+        let _clients = let_in(let_in_by, Rc::clone(&state), (watching, refusals), happened);
         tell(line, &ToKeeper::Ready { number });
         let desk = Desk { line, state: &state, stop: &stop, listeners, connections };
         desk.attend(events).await;
@@ -156,7 +160,7 @@ impl Desk<'_> {
                 let _ = self.listeners.send(UnixListener::from(listener));
             }
             (ToWorker::Stands { asked, fault }, _) => self.state.standing().told(asked, fault),
-            (ToWorker::Happened(change), _) => tracing::debug!(?change, "happened"),
+            (ToWorker::Happened(change), _) => self.state.happened(change),
             (message, _) => tracing::warn!(?message, "out of turn"),
         }
     }
@@ -187,11 +191,11 @@ impl Desk<'_> {
 fn let_in(
     listeners: UnboundedReceiver<UnixListener>,
     state: Rc<State>,
-    watching: Watching,
+    (watching, refusals): (Watching, Refusals),
     happened: UnboundedSender<Event>,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let end = control::serve(listeners, state, watching).await;
+        let end = control::serve(listeners, state, watching, refusals).await;
         let _ = happened.send(Event::Quiet(end));
     })
 }

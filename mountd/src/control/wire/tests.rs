@@ -100,6 +100,35 @@ fn what_is_sent_is_received() {
         json!({ "session": "s" })
     );
     assert_eq!(comes_back(&Nothing {}), json!({}));
+    let event = Event {
+        number: 7,
+        at_ms: 8,
+        kind: EventKind::RemovalRefused,
+        message: "m".into(),
+        code: None,
+        remedy: None,
+        cause: None,
+        epoch: None,
+        device: None,
+        took_ms: None,
+        session: Some("k7q2m9xa".into()),
+        lease: None,
+        attempt: Some(Attempt::Replace),
+        uid: Some(1000),
+        pid: None,
+        executable: None,
+        path: Some("k7q2m9xa/3".into()),
+        count: Some(1),
+    };
+    let wire = comes_back(&Watched { events: vec![event], missed: 0, last: 7, more: false });
+    assert_eq!(
+        wire["events"],
+        json!([{
+            "number": 7, "at_ms": 8, "kind": "removal_refused", "message": "m",
+            "session": "k7q2m9xa", "attempt": "replace", "uid": 1000, "path": "k7q2m9xa/3",
+            "count": 1,
+        }])
+    );
 }
 
 #[test]
@@ -180,7 +209,9 @@ fn the_description_is_one_that_tools_can_read() {
     assert_eq!(text(&read), written, "nothing was lost on the way");
     assert_eq!(read.name(), INTERFACE);
     let methods: BTreeSet<&str> = read.methods().map(|method| method.name().as_str()).collect();
-    for wanted in ["Describe", "OpenSession", "AcquireLease", "ReleaseLease", "Status", "Down"] {
+    for wanted in
+        ["Describe", "OpenSession", "AcquireLease", "ReleaseLease", "Status", "Watch", "Down"]
+    {
         assert!(methods.contains(wanted), "no {wanted} in {methods:?}");
     }
     // Types, methods and errors share one space of names.
