@@ -74,7 +74,7 @@ fn words(event: &Event) -> String {
         event.session.as_ref().filter(|_| event.path.is_none()).map(|id| format!("session {id}")),
         event.lease.as_ref().filter(|_| event.path.is_none()).map(|id| format!("lease {id}")),
         number("connection", event.epoch),
-        event.took_ms.map(|took| format!("after {}", ago(took))),
+        event.took_ms.map(|took| format!("after {}", duration(took))),
     ];
     let details: Vec<String> = details.into_iter().flatten().collect();
     if !details.is_empty() {
@@ -86,6 +86,11 @@ fn words(event: &Event) -> String {
         }
     }
     line
+}
+
+/// What was mended at once is told to the millisecond.
+fn duration(milliseconds: u64) -> String {
+    if milliseconds < 1000 { format!("{milliseconds} ms") } else { ago(milliseconds) }
 }
 
 #[cfg(test)]
@@ -119,6 +124,12 @@ mod tests {
             })),
             "2023-11-14T22:13:20.123Z 7 a symlink is there (mountpoint-symlink); \
              cause: /m is a symlink; remedy: remove it",
+        );
+        assert_eq!(
+            said(json!({
+                "kind": "reattached", "message": "it is back", "took_ms": 5,
+            })),
+            "2023-11-14T22:13:20.123Z 7 it is back (after 5 ms)",
         );
         assert_eq!(
             said(json!({
