@@ -12,6 +12,7 @@ mod news;
 mod page;
 mod peer;
 mod processes;
+mod records;
 mod refusals;
 mod refuse;
 mod show;

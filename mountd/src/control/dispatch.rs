@@ -3,6 +3,7 @@
 //! It must never decide who gets what: the namespace does.
 
 mod introspection;
+mod qualify;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use self::introspection::{introspect, not_found};
 use super::page::page;
 use super::peer::named;
 use super::refuse::{faulted, namespace_error, namespace_fault};
-use super::show::{own_guard, own_kind, own_mode, receipt};
+use super::show::{own_guard, own_kind, own_mode};
 use super::state::State;
 use super::watcher::{Watcher, watcher};
 use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
@@ -212,7 +213,10 @@ impl Dispatch {
     async fn carry_out(&self, request: Request) -> Result<Answer, Declined> {
         let (namespace, peer) = (&self.state.namespace, &self.peer);
         let session = |view| wire::ShownSession { session: self.state.show().session(&view) };
-        let lease = |view| wire::ShownLease { lease: self.state.show().lease(&view) };
+        let lease = |view| {
+            let lease = self.state.show().lease(&view);
+            wire::ShownLease { lease, qualification: None }
+        };
         Ok(match request {
             Request::Describe(_) => Answer::Describe(self.state.describe()),
             Request::OpenSession(asked) => Answer::OpenSession(self.open_session(asked)?),
@@ -266,12 +270,8 @@ impl Dispatch {
                 };
                 Answer::BindLease(lease(namespace.bind_lease(peer, &asked.lease, process)?))
             }
-            Request::CheckLease(asked) => {
-                Answer::CheckLease(lease(namespace.check_lease(peer, &asked.lease)?))
-            }
-            Request::ReleaseLease(asked) => Answer::ReleaseLease(wire::ReleasedLease {
-                receipt: receipt(&namespace.release_lease(peer, &asked.lease)?),
-            }),
+            Request::CheckLease(asked) => Answer::CheckLease(self.check_lease(&asked.lease)?),
+            Request::ReleaseLease(asked) => Answer::ReleaseLease(self.release_lease(&asked.lease)?),
             Request::ListLeases(asked) => {
                 let all = namespace.list_leases(peer);
                 let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
@@ -279,6 +279,7 @@ impl Dispatch {
                 let leases = shown.iter().map(|view| show.lease(view)).collect();
                 Answer::ListLeases(wire::ShownLeases { leases, more })
             }
+            Request::Qualify(asked) => Answer::Qualify(self.qualify(asked)?),
             Request::Status(_) => Answer::Status(self.state.status(peer)),
             Request::Watch(asked) => {
                 let viewer = self.state.viewer(*peer);

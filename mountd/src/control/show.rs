@@ -119,6 +119,7 @@ pub(super) fn receipt(receipt: &own::Receipt) -> wire::Receipt {
         held_ms: milliseconds(receipt.ended.since(receipt.since)),
         bytes: receipt.usage.map(|usage| usage.bytes),
         inodes: receipt.usage.map(|usage| usage.inodes),
+        qualification: None,
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::events::{Events, Happening, Viewer};
 use super::news::News;
 use super::peer::stranger;
+use super::records::Records;
 use super::show::{Show, count, counts, milliseconds};
 use super::standing::Standing;
 use super::wire;
@@ -110,6 +111,7 @@ pub(crate) struct State {
     /// How many clients wait for the last session to end.
     draining: Cell<usize>,
     news: RefCell<News>,
+    pub(super) records: RefCell<Records>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
 }
@@ -171,6 +173,7 @@ impl State {
             stranger: stranger(),
             draining: Cell::new(0),
             news: RefCell::default(),
+            records: RefCell::default(),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
         })

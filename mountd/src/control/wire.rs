@@ -7,6 +7,7 @@ mod calls;
 mod description;
 mod errors;
 mod event;
+mod qualification;
 mod types;
 
 use serde::de::DeserializeOwned;
@@ -20,6 +21,7 @@ pub use self::calls::*;
 pub(crate) use self::description::text;
 pub use self::errors::{Error, ErrorReply};
 pub use self::event::{Attempt, Event, EventKind};
+pub use self::qualification::*;
 pub use self::types::*;
 
 /// The name of the interface.
@@ -130,6 +132,9 @@ methods! {
     ReleaseLease => ReleasedLease,
     /// The leases of the caller's user; for root all.
     ListLeases => ShownLeases,
+    /// Has a lease keep the record of an examination of its directory, in place of the one that it
+    /// had.
+    Qualify => Nothing,
     /// How the daemon is doing.
     Status => CurrentStatus,
     /// What happened. Called with `more` it goes on for ever: the first reply comes at once, further
@@ -166,6 +171,18 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         Limits::CUSTOM_TYPE,
         Counts::CUSTOM_TYPE,
         Event::CUSTOM_TYPE,
+        Verdict::CUSTOM_TYPE,
+        ErrorNumber::CUSTOM_TYPE,
+        Asker::CUSTOM_TYPE,
+        View::CUSTOM_TYPE,
+        Link::CUSTOM_TYPE,
+        Object::CUSTOM_TYPE,
+        MountPoint::CUSTOM_TYPE,
+        Access::CUSTOM_TYPE,
+        Probe::CUSTOM_TYPE,
+        Space::CUSTOM_TYPE,
+        GitAnswer::CUSTOM_TYPE,
+        Qualification::CUSTOM_TYPE,
     ],
     Error::VARIANTS,
     &[

@@ -261,6 +261,9 @@ pub struct AcquiredLease {
 pub struct ShownLease {
     /// The lease.
     pub lease: Lease,
+    /// Where it is checked: the record of the last examination that it was told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qualification: Option<super::Qualification>,
 }
 
 /// What `ReleaseLease` gives.

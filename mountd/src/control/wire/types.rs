@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use zlink::introspect::CustomType;
 
+use super::Qualification;
+
 /// Who gets through the directories of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, CustomType)]
 #[serde(rename_all = "snake_case")]
@@ -247,6 +249,9 @@ pub struct Receipt {
     /// Inodes that its generation held when it ended, where that could be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inodes: Option<u64>,
+    /// The record of the last examination that it was told of, as long as there is room for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qualification: Option<Qualification>,
 }
 
 /// A promise that this daemon can't keep on this host.
