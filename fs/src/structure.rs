@@ -116,6 +116,21 @@ impl Structure {
         Some(node)
     }
 
+    /// Makes a session's directory again under the number that it had; whether it is free.
+    pub(crate) fn restore_session(&self, name: &OsStr, ownership: Ownership, node: Node) -> bool {
+        let now = self.clock.wall();
+        let mut above = self.write();
+        let number = node.inode();
+        if !node.is_above_generations() || above.directories.contains_key(&node) {
+            return false;
+        }
+        above.next = above.next.max(number + 1);
+        above.directories.insert(node, Directory::new(Node::ROOT, ownership, now));
+        let Some(root) = above.directories.get_mut(&Node::ROOT) else { return false };
+        root.insert(number, name.to_owned(), node, now);
+        true
+    }
+
     /// Hangs a generation's directory, which is in its store, below a session's.
     pub(crate) fn add_generation(&self, session: Node, number: u32, root: Node) -> bool {
         let now = self.clock.wall();

@@ -25,6 +25,7 @@ pub mod wire;
 
 pub(crate) use self::events::Happening;
 pub(crate) use self::listen::serve;
+pub(crate) use self::peer::lives;
 pub(crate) use self::processes::{Lines, Watching, watching};
 pub(crate) use self::refusals::{Refusals, refusals};
 pub(crate) use self::standing::Standing;

@@ -7,6 +7,7 @@ mod budget;
 mod connections;
 mod enter;
 mod promises;
+mod restore;
 mod serve;
 
 pub(crate) use budget::Budget;

@@ -1,6 +1,7 @@
 //! What happened can be read afterwards and watched live: who tried to take a directory away, and
 //! that nobody is told what is another user's.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use holdfast_tests::command::{Program, Running};
 use holdfast_tests::daemon::{Daemon, while_served};
+use holdfast_tests::mounts;
 use holdfast_tests::need::Need;
 use holdfast_tests::stage::{Stage, as_each_user, as_root};
 use holdfast_tests::user::User;
@@ -186,6 +188,46 @@ fn a_watch_tells_live_and_says_that_the_daemon_ends() {
         }
         drop(session);
         stage.nothing_is_left(&stage.user)
+    });
+}
+
+#[test]
+fn what_becomes_of_the_mount_is_told_and_which_leases_lose_their_handles() {
+    as_each_user(&[Need::Fuse, Need::Root], |stage| {
+        while_served(stage, |daemon| {
+            let session = Session::begin(stage)?;
+            let mut watching = stage.holdfast().args(["watch", "--all", "--json"]).start()?;
+            let mut next = |kinds: &[&str]| -> anyhow::Result<Value> {
+                let told = event(&mut watching)?;
+                let kind = told["kind"].as_str().unwrap_or_default();
+                ensure!(kinds.contains(&kind), "{told} is none of {kinds:?}");
+                Ok(told)
+            };
+            let first = next(&["mounted"])?;
+            mounts::abort_fuse_connections();
+            let mut wanted = BTreeSet::from(["aborted", "remounted", "handles_dead"]);
+            while !wanted.is_empty() {
+                let told = next(&Vec::from_iter(wanted.iter().copied()))?;
+                wanted.retain(|kind| told["kind"] != **kind);
+                match told["kind"].as_str() {
+                    Some("remounted") => {
+                        ensure!(told["epoch"].as_u64() > first["epoch"].as_u64(), "{told}");
+                    }
+                    Some("handles_dead") => {
+                        ensure!(told["lease"] == session.lease.as_str(), "{told}");
+                        ensure!(told["session"] == session.id.as_str(), "{told}");
+                    }
+                    _ => ensure!(told["epoch"] == first["epoch"], "{told}"),
+                }
+            }
+            let detach = Program::new("umount").arg("-l").arg(&daemon.mountpoint);
+            stage.program_as(&User::same(), detach).output()?;
+            next(&["detached"])?;
+            // Who has a daemon of their own gets a new mount: the same one can't come back there.
+            let back = if stage.user.is_root() { "reattached" } else { "remounted" };
+            ensure!(next(&[back])?["took_ms"].is_u64());
+            Ok(())
+        })
     });
 }
 

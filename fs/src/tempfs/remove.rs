@@ -68,6 +68,7 @@ impl TempFs {
             return Err(self.refuse(caller, Attempt::Remove, parent, name));
         };
         unlinkat(&directory, name, flags)?;
+        self.note_absence(&tree, parent, name);
         self.bury(victim);
         Ok(())
     }

@@ -64,10 +64,11 @@ impl TempFs {
         let same = victim.as_ref().is_some_and(|victim| victim.is_inode(source));
         renameat_with(&old_directory, old_name, &new_directory, new_name, flags)?;
         // Two names of one inode: both stay. Exchanged names: nothing is lost.
-        if let Some(victim) = victim
-            && !same
-            && !flags.contains(RenameFlags::EXCHANGE)
-        {
+        if same || flags.contains(RenameFlags::EXCHANGE) {
+            return Ok(());
+        }
+        self.note_absence(&tree, old_parent, old_name);
+        if let Some(victim) = victim {
             self.bury(victim);
         }
         Ok(())

@@ -133,6 +133,25 @@ fn a_missing_name_may_be_remembered_only_below_a_generation() {
 }
 
 #[test]
+fn a_name_that_loses_its_file_is_one_that_the_kernel_remembers() {
+    let f = Fixture::new();
+    let tree = f.commons.tree_of(f.root.generation()).unwrap();
+    for name in ["file", "old", "kept", "other"] {
+        f.create(f.root, name);
+    }
+    f.make_directory(f.root, "directory");
+    // As after a restart: nobody asked for these names before they were there.
+    tree.absent().take_all();
+    f.fs.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
+    f.fs.remove_directory(&f.caller, f.root, OsStr::new("directory")).unwrap();
+    f.rename((f.root, "old"), (f.root, "new"), RenameFlags::empty()).unwrap();
+    f.rename((f.root, "kept"), (f.root, "other"), RenameFlags::EXCHANGE).unwrap();
+    let mut names: Vec<_> = tree.absent().take_all().into_iter().map(|one| one.name).collect();
+    names.sort();
+    assert_eq!(names, ["directory", "file", "old"]);
+}
+
+#[test]
 fn a_number_stays_when_the_kernel_forgets_and_asks_again() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");

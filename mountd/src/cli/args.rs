@@ -406,7 +406,7 @@ pub(crate) struct DownArgs {
     /// Take no new session and wait until the last one has ended
     #[arg(long, conflicts_with = "force")]
     pub(crate) drain: bool,
-    /// End what lives
+    /// Don't wait for what lives; sessions in a directory are back at the next start
     #[arg(long)]
     pub(crate) force: bool,
     /// Answer as JSON

@@ -136,6 +136,7 @@ fn receipt(receipt: &wire::Receipt) -> String {
         wire::LeaseEnd::ProcessGone => "its process is gone",
         wire::LeaseEnd::ConnectionGone => "its connection is gone",
         wire::LeaseEnd::Closed => "its session was closed",
+        wire::LeaseEnd::DirectoryGone => "its directory is gone",
     };
     let mut text = format!("held for {}: {end}", ago(receipt.held_ms));
     if let (Some(held), Some(inodes)) = (receipt.bytes, receipt.inodes) {

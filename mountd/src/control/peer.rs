@@ -69,6 +69,11 @@ pub(super) fn start_of(pid: u32) -> Option<u64> {
     Stat::of(pid).map(|stat| stat.start)
 }
 
+/// Whether a process is there still, and not another one under its pid.
+pub(crate) fn lives(process: Process) -> bool {
+    Stat::of(process.pid).is_some_and(|stat| stat.start == process.start && !stat.ended)
+}
+
 /// Descent as `/proc` tells it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lines;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use holdfast_fs::clock::Monotonic;
 use holdfast_fs::namespace::{
-    Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
+    Found, Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
 };
 use holdfast_fs::node::GenerationKey;
 use holdfast_fs::registry::{Bounds, LeaseId, Served, SessionId, Usage};
@@ -66,6 +66,26 @@ impl Ground for Thin {
 
     fn raise_lease(&self, _: GenerationKey, _: &LeaseId, _: Owner) -> Result<u64, GroundError> {
         self.number()
+    }
+
+    fn take_back_lease(&self, _: GenerationKey, _: &LeaseId) {}
+
+    fn restore_session(&self, _: &SessionId, _: Owner, _: u64) -> Result<(), GroundError> {
+        Ok(())
+    }
+
+    fn restore_generation(
+        &self,
+        _: &SessionId,
+        _: u32,
+        _: GenerationKey,
+        _: u64,
+    ) -> Result<Found, GroundError> {
+        Ok(Found::Whole)
+    }
+
+    fn restore_lease(&self, _: GenerationKey, _: &LeaseId, _: u64) -> Result<Found, GroundError> {
+        Ok(Found::Whole)
     }
 
     fn end_lease(&self, _: GenerationKey, _: &LeaseId) {}
@@ -164,6 +184,7 @@ fn run(
     let (observer, watched) = watching();
     let namespace = Namespace::new(Surroundings {
         ground: Arc::new(Thin::default()),
+        ledger: None,
         observer,
         lineage: Arc::new(Lines),
         clock: Arc::new(Monotonic),

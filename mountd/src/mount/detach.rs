@@ -47,10 +47,11 @@ pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> 
         cause: cause.to_owned(),
     };
     let place = Place::of(&listed.mountpoint).map_err(|_| elsewhere("its path can't be found"))?;
-    match place.look() {
-        Ok(Some(found)) if Identity::of(found.as_fd()) == Ok(identity) => {
-            detach(&place, &found, host)
-        }
+    let found = place.look().ok().flatten();
+    match found.and_then(|found| Some((Identity::of(found.as_fd()).ok()?, found))) {
+        Some((present, found)) if present == identity => detach(&place, &found, host),
+        // The number that is listed belongs to a later mount of the same filesystem.
+        Some((present, _)) if present.id == identity.id => Ok(()),
         _ => Err(elsewhere("the path leads to something else")),
     }
 }

@@ -70,6 +70,8 @@ pub enum LeaseEnd {
     ConnectionGone,
     /// Its session was closed by force.
     Closed,
+    /// Its directory wasn't there any more when the daemon started again.
+    DirectoryGone,
 }
 
 /// What is to become of sessions that live when the daemon is to end.
@@ -81,7 +83,8 @@ pub enum DownMode {
     Refuse,
     /// No new one is opened, and the daemon ends, and answers, after the last one.
     Drain,
-    /// They end with the daemon.
+    /// The daemon ends at once. Sessions in memory end with it; those in a directory are back when
+    /// it is started again.
     Force,
 }
 
