@@ -12,8 +12,9 @@ use holdfast_tests::command::{Program, Running};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::need::Need;
 use holdfast_tests::processes::Process;
-use holdfast_tests::stage::{Stage, as_each_user};
+use holdfast_tests::stage::{Stage, as_each_user, as_root};
 use holdfast_tests::{report, status};
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -356,6 +357,51 @@ fn a_generation_that_is_gone_is_told_and_not_made_up_for() {
         ask(stage, &["session", "close", "main"])?;
         drop(owner);
         daemon.stop(stage)
+    });
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_given_that_a_restart_would_not_bring_back() {
+    as_root(&[Need::Fuse], |stage| {
+        let work = stage.path("work");
+        let options = Some(c"size=1m,mode=1777");
+        rustix::mount::mount("tmpfs", &work, "tmpfs", MountFlags::NOSUID, options)?;
+        let daemon = serve(stage)?;
+        let owner = sleeper(stage)?;
+        ask(stage, &["session", "open", "main"])?;
+        let (lease, directory) = acquire(stage, "main", "shared", &owner)?;
+        let (other, _) = acquire(stage, "main", "private", &owner)?;
+        let fill = Program::bash(r#"! cat /dev/zero > "$1/file" 2>/dev/null"#).arg("fill");
+        stage.program(fill.arg(&directory)).output()?;
+        let before = told(stage)?;
+        let pid = owner.id().to_string();
+        for refused_now in [
+            &["session", "open", "second"] as &[&str],
+            &["session", "open", "main", "--owner-pid", &pid],
+            &["lease", "acquire", "main", "--pid", &pid],
+            &["lease", "acquire", "main", "--kind", "private", "--pid", &pid],
+        ] {
+            ensure!(refused(stage, refused_now)? == "store-full", "{refused_now:?}");
+        }
+        ensure!(told(stage)? == before, "what was refused has left something");
+        let ended = ask(stage, &["lease", "release", &other])?;
+        ensure!(ended["receipt"]["end"] == "released", "{ended}");
+        // The lease is there still, and with it the way to make room.
+        stage.program(Program::new("rm").arg(format!("{directory}/file"))).output()?;
+        acquire(stage, "main", "private", &owner)?;
+        ask(stage, &["session", "open", "second"])?;
+        let before = told(stage)?;
+        kill(daemon)?;
+
+        let daemon = serve(stage)?;
+        ensure!(told(stage)? == before, "{:#?} instead of {before:#?}", told(stage)?);
+        ask(stage, &["lease", "release", &lease])?;
+        stage.holdfast().args(["down", "--force"]).output()?;
+        daemon.finish()?.success()?;
+        drop(owner);
+        stage.nothing_is_left(&stage.user)?;
+        rustix::mount::unmount(&work, UnmountFlags::DETACH)?;
+        Ok(())
     });
 }
 
