@@ -81,7 +81,7 @@ fn told(stage: &Stage) -> anyhow::Result<(Value, Value)> {
         for one in answer[name].as_array_mut().context("no list")? {
             let one = one.as_object_mut().context("no object")?;
             // The mount is another one.
-            let passes = ["age_ms", "idle_ms", "expires_in_ms", "device", "epoch"];
+            let passes = ["age_ms", "idle_ms", "expires_in_ms", "device", "epoch", "stale"];
             passes.iter().for_each(|name| drop(one.remove(*name)));
             let owners = one.get_mut("owners").and_then(Value::as_array_mut);
             for owner in owners.into_iter().flatten() {
@@ -187,6 +187,11 @@ fn everything_is_back_after_the_daemon_was_killed() {
         kept.sort();
         there.sort();
         ensure!(there == kept, "{there:?} instead of {kept:?}");
+        let answer = ask(stage, &["lease", "list"])?;
+        let all = answer["leases"].as_array().context("no list")?;
+        // They were taken on the first connection, and its handles are dead.
+        ensure!(all.iter().all(|lease| lease["stale"] == true && lease["epoch"] == 1), "{answer}");
+        ensure!(ask(stage, &["status"])?["epoch"] == 2);
         let ended = ask(stage, &["lease", "release", &of_dying])?;
         ensure!(ended["receipt"]["end"] == "process_gone", "{ended}");
 

@@ -58,7 +58,7 @@ impl Connections {
             errno => refused("map the inode records")(errno),
         })?;
         let fs = Arc::new(fs);
-        let epoch = self.lasting.begin_epoch()?;
+        let epoch = self.lasting.begin_epoch();
         let connection = Connection::open(device, Arc::clone(&fs), THREADS)
             .map_err(|error| system("shake hands with the kernel", &error))?;
         let features = connection.features();
