@@ -75,6 +75,18 @@ impl Daemon {
         self.running.id()
     }
 
+    /// The id of the process that serves, which the first one has started.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn worker(&self) -> anyhow::Result<u32> {
+        let keeper = self.id();
+        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
+        let worker = children.split_whitespace().next().context("the daemon has no worker")?;
+        Ok(worker.parse()?)
+    }
+
     /// Sends a signal and waits until the daemon has ended.
     ///
     /// # Errors

@@ -2,8 +2,10 @@
 //!
 //! Nothing here may touch a mount, a process or a directory that a test did not make itself.
 
+pub mod agents;
 pub mod command;
 pub mod daemon;
+pub mod damage;
 pub mod differential;
 pub mod mounts;
 pub mod need;
@@ -11,5 +13,6 @@ pub mod processes;
 pub mod report;
 pub mod stage;
 pub mod status;
+pub mod storm;
 pub mod sys;
 pub mod user;

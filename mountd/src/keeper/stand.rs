@@ -98,11 +98,10 @@ impl Keeper {
         for _ in 0..STEPS {
             // Before looking, so that nothing that comes after it is missed.
             stand.seat.seen();
-            let seen = Seen {
-                connected: stand.connected,
-                path: self.hold.see(),
-                socket: stand.seat.is_found(),
-            };
+            let path = self.hold.see();
+            // The worker may not have noticed yet.
+            let connected = stand.connected && self.hold.is_connected(&path);
+            let seen = Seen { connected, path, socket: stand.seat.is_found() };
             let actions = stand.supervisor.step(&seen);
             let (mut done, mut refused) = (false, false);
             for action in actions {

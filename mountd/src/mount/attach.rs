@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -136,19 +137,36 @@ impl Mount {
         if !table.by_id(identity.id).is_some_and(|entry| entry.is_holdfast_of(host.uid)) {
             return Err(unusable(Errno::STALE));
         }
-        Ok(Self {
+        let mut mount = Self {
             device: identity.device,
             attached: vec![identity],
             connection: Some(device),
             unattached: None,
             kept: None,
             options: Vec::new(),
-        })
+        };
+        // The helper goes by the path too: where somebody was quicker, the mount is on something that
+        // was never checked.
+        if !place.keeps(mountpoint.directory.descriptor.as_fd()) {
+            mount.detach(host)?;
+            return Err(unusable(Errno::STALE));
+        }
+        Ok(mount)
     }
 
     /// The device, for the one who serves it.
     pub(crate) fn connection(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the kernel still answers to the device: that it doesn't is seen here before whoever
+    /// serves it has noticed.
+    pub(crate) fn is_connected(&self) -> bool {
+        let Some(device) = &self.connection else { return false };
+        let mut asked = [PollFd::new(device, PollFlags::empty())];
+        // What can't be asked is told by whoever serves it.
+        let answered = poll(&mut asked, Some(&Timespec::default()));
+        answered.is_err() || !asked[0].revents().contains(PollFlags::ERR)
     }
 
     /// Gives the device up. Where nobody else has it, what still waits for an answer gets an error.
@@ -173,7 +191,8 @@ impl Mount {
     }
 
     /// Puts a mount of the filesystem onto the very directory that was checked, and makes sure
-    /// that the path leads to it. The helper has done so already.
+    /// that the path leads to it. The helper has done so already. Where somebody is so quick that the
+    /// directory or the mount is gone again, that is for whoever looks next.
     pub(crate) fn attach(&mut self, mountpoint: &Mountpoint) -> Result<(), Fault> {
         let place = &mountpoint.place;
         let refused = |step| refused(place.path(), step);
@@ -187,22 +206,38 @@ impl Mount {
         let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags)
-            .map_err(refused("attach the mount"))?;
+        match move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags) {
+            Ok(()) => {}
+            // The directory was removed since it was checked.
+            Err(Errno::NOENT) => {
+                self.unattached = Some(mount);
+                return Ok(());
+            }
+            Err(errno) => return Err(refused("attach the mount")(errno)),
+        }
         self.attached.retain({
             let table = Table::read().unwrap_or_default();
             move |gone| table.by_id(gone.id).is_some_and(|entry| entry.device == gone.device)
         });
         self.attached.push(new);
-        let (identity, table) = at(place).map_err(refused("find the attached mount"))?;
         let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
-        let beneath = table.by_id(new.id).map(|entry| entry.parent);
-        if identity == new && beneath == Some(parent.id) {
-            return Ok(());
+        let seen = at(place);
+        if let Ok((identity, table)) = &seen {
+            let beneath = table.by_id(new.id).map(|entry| entry.parent);
+            if *identity == new && beneath == Some(parent.id) {
+                return Ok(());
+            }
         }
-        // Somebody mounted or moved something there between the check and now.
-        unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH).map_err(refused("detach"))?;
-        Err(refused("find the attached mount")(Errno::STALE))
+        // Somebody mounted or moved something there between the check and now, or has taken it away
+        // again already.
+        match unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH) {
+            Ok(()) => {
+                let errno = seen.err().unwrap_or(Errno::STALE);
+                Err(refused("find the attached mount")(errno))
+            }
+            Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(refused("detach")(errno)),
+        }
     }
 
     /// Takes each mount of it away that is still somewhere, where nothing else is mounted on it or

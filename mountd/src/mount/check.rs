@@ -46,7 +46,10 @@ pub(crate) fn look(
     place.refuse_writable_parent(host.uid).map_err(to_fault)?;
     let Some(found) = found else { return Ok(Found::Free) };
     match mount_at(&place, &found)? {
-        None => place.judge(found.as_fd(), wanted(host)).map_err(to_fault)?,
+        None => match place.judge(found.as_fd(), wanted(host)) {
+            Err(_) if place.is_going(found.as_fd()).map_err(to_fault)? => {}
+            judged => judged.map_err(to_fault)?,
+        },
         Some(entry) if entry.is_holdfast_of(host.uid) => {}
         Some(entry) => return Err(foreign(&place, &entry)),
     }
@@ -74,7 +77,7 @@ impl Mountpoint {
         place.refuse_writable_parent(host.uid).map_err(to_fault)?;
         let wanted = wanted(host);
         for _ in 0..LEFT_BEHIND_LIMIT {
-            let directory = match place.look().map_err(to_fault)? {
+            let directory = match find(&place)? {
                 Some(descriptor) => Directory { descriptor, made: false },
                 None => match place.make(wanted.mode).map_err(to_fault)? {
                     Some(made) => made,
@@ -83,7 +86,11 @@ impl Mountpoint {
                 },
             };
             let Some(entry) = mount_at(&place, &directory.descriptor)? else {
-                place.judge(directory.descriptor.as_fd(), wanted).map_err(to_fault)?;
+                let found = directory.descriptor.as_fd();
+                match place.judge(found, wanted) {
+                    Err(_) if place.is_going(found).map_err(to_fault)? => continue,
+                    judged => judged.map_err(to_fault)?,
+                }
                 return Ok(Self { place, directory });
             };
             if !entry.is_holdfast_of(host.uid) {
@@ -100,6 +107,15 @@ impl Mountpoint {
         let cause = format!("there are more than {LEFT_BEHIND_LIMIT} of them");
         Err(Fault::MountStale { path: place.path().to_owned(), cause })
     }
+}
+
+/// What is at the place and stays there.
+fn find(place: &Place) -> Result<Option<OwnedFd>, Fault> {
+    let Some(found) = place.look().map_err(to_fault)? else { return Ok(None) };
+    // The links of a mount's root are its filesystem's to tell.
+    let going =
+        mount_at(place, &found)?.is_none() && place.is_going(found.as_fd()).map_err(to_fault)?;
+    Ok((!going).then_some(found))
 }
 
 /// The mount whose root is at the place, where there is one.

@@ -56,6 +56,15 @@ impl Hold {
         }
     }
 
+    /// Whether the connection to the kernel is one, as the kernel says. Where it goes with its mount,
+    /// it is asked about only as long as the path leads to that.
+    pub(crate) fn is_connected(&self, path: &Sight) -> bool {
+        self.mount.as_ref().is_some_and(|mount| {
+            let apart = !mount.comes_back() && *path != Sight::Ours;
+            apart || mount.is_connected()
+        })
+    }
+
     /// Checks the path, and makes the directory where there is none. `made` says whether the
     /// directory that is there was made by an earlier daemon.
     pub(crate) fn check(&mut self, made: impl FnOnce(&Path) -> bool) -> Result<&Mountpoint, Fault> {
