@@ -70,12 +70,17 @@ impl Mountpoint {
         place.refuse_writable_parent(host.uid).map_err(to_fault)?;
         let wanted = wanted(host);
         for _ in 0..LEFT_BEHIND_LIMIT {
-            let directory = match place.look().map_err(to_fault)? {
-                Some(descriptor) => Directory { descriptor, made: false },
-                None => match place.make(wanted.mode).map_err(to_fault)? {
-                    Some(made) => made,
-                    // Somebody was quicker: what they made is looked at like anything else.
-                    None => continue,
+            // It is tried to make one first: that waits until a directory that is just being removed
+            // is gone. The mount on it goes before it does.
+            let directory = match place.make(wanted.mode) {
+                Ok(Some(made)) => made,
+                made => match place.look().map_err(to_fault)? {
+                    Some(descriptor) => Directory { descriptor, made: false },
+                    None => match made.map_err(to_fault)? {
+                        Some(made) => made,
+                        // Somebody has removed it meanwhile.
+                        None => continue,
+                    },
                 },
             };
             let Some(entry) = mount_at(&place, &directory.descriptor)? else {
