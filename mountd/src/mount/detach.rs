@@ -47,11 +47,13 @@ pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> 
         cause: cause.to_owned(),
     };
     let place = Place::of(&listed.mountpoint).map_err(|_| elsewhere("its path can't be found"))?;
-    match place.look() {
-        Ok(Some(found)) if Identity::of(found.as_fd()) == Ok(identity) => {
-            detach(&place, &found, host)
-        }
-        _ => Err(elsewhere("the path leads to something else")),
+    let something_else = || elsewhere("the path leads to something else");
+    let Ok(Some(found)) = place.look() else { return Err(something_else()) };
+    match Identity::of(found.as_fd()) {
+        Ok(present) if present == identity => detach(&place, &found, host),
+        // The number in the table is a later mount's: ours is gone.
+        Ok(present) if present.id == identity.id => Ok(()),
+        Ok(_) | Err(_) => Err(something_else()),
     }
 }
 
