@@ -44,15 +44,22 @@ impl Identity {
     /// whether anybody serves it.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let facts = statx(descriptor, "", flags, StatxFlags::MNT_ID)?;
-        let unique = statx(descriptor, "", flags, MNT_ID_UNIQUE)?;
+        // Another user's filesystem of FUSE tells us nothing that is asked for; the number of the
+        // mount is told in any case.
+        let facts = statx(descriptor, "", flags, StatxFlags::empty())?;
+        let unique = match statx(descriptor, "", flags, MNT_ID_UNIQUE) {
+            Err(Errno::ACCESS) => None,
+            unique => Some(unique?),
+        };
         let has = |bit: StatxFlags, mask: u32| mask & bit.bits() != 0;
         if !has(StatxFlags::MNT_ID, facts.stx_mask) {
             return Err(Errno::NOSYS);
         }
         Ok(Self {
             id: facts.stx_mnt_id,
-            unique: has(MNT_ID_UNIQUE, unique.stx_mask).then_some(unique.stx_mnt_id),
+            unique: unique
+                .filter(|facts| has(MNT_ID_UNIQUE, facts.stx_mask))
+                .map(|facts| facts.stx_mnt_id),
             device: makedev(facts.stx_dev_major, facts.stx_dev_minor),
         })
     }
