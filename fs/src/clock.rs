@@ -36,6 +36,12 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// The moment `wait` before this one; the start of the clock where that is later.
+    #[must_use]
+    pub const fn before(self, wait: Duration) -> Self {
+        Self(self.0.saturating_sub(wait))
+    }
+
     /// The moment `wait` after this one; the end of time where that can't be counted.
     #[must_use]
     pub const fn after(self, wait: Duration) -> Self {

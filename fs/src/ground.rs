@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::namespace::{Gone, Ground, GroundError, Owner, Room};
+use crate::namespace::{Found, Gone, Ground, GroundError, Owner, Room};
 use crate::node::{GenerationKey, Node};
 use crate::reaper::Reaper;
 use crate::registry::{LeaseId, Mode, SessionId, Usage};
@@ -114,6 +114,69 @@ impl Ground for StoreGround {
         // for missing; and it is never told anything about names in a live generation.
         self.listing_changed(tree.root_node());
         Ok(node.raw())
+    }
+
+    fn take_back_lease(&self, key: GenerationKey, lease: &LeaseId) {
+        self.end_lease(key, lease);
+        let removed = self.tree(key).map(|tree| tree.remove_directory(&lease.to_string()));
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%lease, %error, "a directory stays that nobody was given");
+        }
+    }
+
+    fn restore_session(
+        &self,
+        session: &SessionId,
+        owner: Owner,
+        inode: u64,
+    ) -> Result<(), GroundError> {
+        let (name, ownership) = (session.to_string(), ownership(owner, 0o700, 0o711));
+        let node = Node::from_raw(inode);
+        if self.commons.structure().restore_session(OsStr::new(&name), ownership, node) {
+            Ok(())
+        } else {
+            Err(GroundError::Refused { step: "numbering the session", errno: Errno::EXIST })
+        }
+    }
+
+    fn restore_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        inode: u64,
+    ) -> Result<Found, GroundError> {
+        let session = self.session(session)?;
+        let Some(tree) = self.store.open(key)? else {
+            return Ok(Found::Missing("its directory isn't there"));
+        };
+        let root = tree.root_node();
+        if root.raw() != inode {
+            return Ok(Found::Missing("another directory is in its place"));
+        }
+        self.commons.plant(tree);
+        self.commons.structure().add_generation(session, number, root);
+        Ok(Found::Whole)
+    }
+
+    fn restore_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        inode: u64,
+    ) -> Result<Found, GroundError> {
+        let tree = self.tree(key)?;
+        match tree.directory_node(&lease.to_string()) {
+            Ok(node) if node.raw() == inode => {
+                self.commons.structure().protect(node, tree.root_node());
+                Ok(Found::Whole)
+            }
+            Ok(_) => Ok(Found::Missing("something else is in the place of its directory")),
+            Err(StoreError::Refused { errno: Errno::NOENT, .. }) => {
+                Ok(Found::Missing("its directory isn't there"))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {

@@ -14,6 +14,7 @@ pub mod namespace;
 pub mod node;
 mod reaper;
 pub mod registry;
+pub mod saved;
 pub mod store;
 mod structure;
 mod sys;

@@ -6,28 +6,37 @@
 mod draw;
 mod error;
 mod ground;
+mod keep;
 mod leases;
+mod ledger;
 mod observer;
+mod restore;
 mod room;
 mod sessions;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use self::draw::KernelDraw;
 pub use self::error::NamespaceError;
-pub use self::ground::{Gone, Ground, GroundError, Owner, Room};
+pub use self::ground::{Found, Gone, Ground, GroundError, Owner, Room};
+pub use self::ledger::Ledger;
 pub use self::observer::{Lineage, Observer};
+pub use self::restore::RestoreError;
 use crate::clock::{Clock, Timestamp};
 use crate::node::GenerationKey;
 use crate::registry::{
-    Bounds, ConnectionId, Counts, Draw, Effect, LeaseKind, Outcome, Peer, Process, Registry, Served,
+    Bounds, ConnectionId, Counts, Draw, Effect, LeaseKind, Outcome, Peer, Process, Registry,
+    Served, SessionId,
 };
 
 /// What a namespace is given.
 pub struct Surroundings {
     /// The filesystem beneath.
     pub ground: Arc<dyn Ground>,
+    /// Where sessions are kept for a daemon that starts again; `None` where none are.
+    pub ledger: Option<Arc<dyn Ledger>>,
     /// Who watches processes and the time.
     pub observer: Arc<dyn Observer>,
     /// Who knows descent.
@@ -44,9 +53,9 @@ pub struct Surroundings {
 
 /// The sessions of a mount, and everything that clients may do with them.
 ///
-/// Lock order: `state` first, then whatever the ground or the observer locks within one call. It
+/// Lock order: `state` first, then whatever the ground, the ledger or the observer locks within one call. It
 /// is held from a decision until everything that follows from it is done, so that the registry
-/// and the ground never disagree for anyone who looks. So neither the ground nor the observer may
+/// and the ground never disagree for anyone who looks. So none of them may
 /// call back from within a call; the ground's reaper, with nothing of the ground's locked, may say
 /// at any other time that a generation is gone. Whatever serves the mount must never call
 /// anything here: the ground may have to wait for it.
@@ -54,6 +63,7 @@ pub struct Namespace {
     /// For those who have something to say later; it must not keep the namespace alive.
     this: Weak<Self>,
     ground: Arc<dyn Ground>,
+    ledger: Option<Arc<dyn Ledger>>,
     observer: Arc<dyn Observer>,
     lineage: Arc<dyn Lineage>,
     clock: Arc<dyn Clock>,
@@ -65,19 +75,34 @@ struct State {
     draw: Box<dyn Draw + Send>,
     /// What the observer was told last.
     due: Option<Timestamp>,
+    /// Sessions that are kept otherwise than they are, since that failed.
+    unkept: BTreeSet<SessionId>,
 }
 
 impl Namespace {
     /// A namespace without sessions.
     #[must_use]
     pub fn new(surroundings: Surroundings) -> Arc<Self> {
-        let Surroundings { ground, observer, lineage, clock, draw, bounds, first_key } =
-            surroundings;
-        let registry = Registry::new(bounds, first_key);
-        let state = Mutex::new(State { registry, draw, due: None });
+        let registry = Registry::new(surroundings.bounds, surroundings.first_key);
+        Self::of(surroundings, registry)
+    }
+
+    fn of(surroundings: Surroundings, registry: Registry) -> Arc<Self> {
+        let Surroundings {
+            ground,
+            ledger,
+            observer,
+            lineage,
+            clock,
+            draw,
+            bounds: _,
+            first_key: _,
+        } = surroundings;
+        let state = Mutex::new(State { registry, draw, due: None, unkept: BTreeSet::new() });
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             ground,
+            ledger,
             observer,
             lineage,
             clock,
@@ -159,6 +184,7 @@ impl Namespace {
 
     /// Does what follows from a decision.
     fn carry_out<T>(&self, state: &mut State, outcome: Outcome<T>) -> T {
+        self.keep_changes(state);
         for effect in outcome.effects {
             match effect {
                 Effect::LeaseEnded { lease, uid, kind, generation } => {

@@ -9,6 +9,7 @@ mod error;
 mod generation;
 mod id;
 mod index;
+mod keep;
 mod lease;
 mod leases;
 mod memory;
@@ -21,22 +22,26 @@ mod sessions;
 mod token;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bounds, Limit};
 pub use self::effect::{Effect, Outcome};
 pub use self::error::{NameFault, RegistryError};
+pub(crate) use self::generation::Generation;
 pub use self::id::{Draw, LeaseId, NotAnId, SessionId, TokenId};
 use self::index::{Anchor, Hanging, Index};
+pub use self::keep::{Contradiction, SessionRecord};
+pub(crate) use self::lease::Lease;
 pub use self::lease::{Binding, LeaseEnd, LeaseKind, Served};
 use self::memory::Memory;
 pub use self::peer::{ConnectionId, Peer, Process};
 pub use self::pending::{NewGeneration, NewLease, NewPolicy, NewSession, Opening};
 pub use self::policy::{Guard, Mode, Policy, PolicyPart, PolicyRequest};
-use self::session::Session;
+pub(crate) use self::session::Session;
 pub use self::token::Holder;
+pub(crate) use self::token::Token;
 pub use self::view::{
     Counts, GenerationView, LeaseView, OpenedSession, Receipt, SessionView, TokenView, Usage,
 };
@@ -66,6 +71,8 @@ pub struct Registry {
     served: Served,
     /// Always what [`Index::of`] makes of the sessions.
     index: Index,
+    /// Sessions that are not, or no longer, as they were when this was last asked for.
+    changed: BTreeSet<SessionId>,
 }
 
 /// A registry as plain data.
@@ -87,6 +94,7 @@ impl Registry {
             memory: Memory::default(),
             served: Served::default(),
             index: Index::default(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -112,6 +120,7 @@ impl Registry {
             sessions: records.sessions.into_iter().map(|session| (session.id, session)).collect(),
             memory: records.memory,
             served: Served::default(),
+            changed: BTreeSet::new(),
         }
     }
 

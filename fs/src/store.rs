@@ -9,7 +9,7 @@ mod discard;
 mod tmpfs;
 mod tree;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -98,6 +98,15 @@ impl Store {
         Self(Kind::Dir(directory))
     }
 
+    /// The directory that everything is beneath, where there is one.
+    #[must_use]
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            Kind::Tmpfs => None,
+            Kind::Dir(base) => Some(base.as_fd()),
+        }
+    }
+
     /// The first key that no generation of an earlier daemon has here.
     ///
     /// # Errors
@@ -131,6 +140,33 @@ impl Store {
                 tracing::error!(%error, %left, "a generation that could not be made leaves files");
             }
         })
+    }
+
+    /// The tree of a generation that an earlier daemon made; `None` where there is none, or what is
+    /// in its place is none of ours.
+    ///
+    /// # Errors
+    /// Where that can't be told.
+    pub fn open(&self, key: GenerationKey) -> Result<Option<Tree>, StoreError> {
+        match &self.0 {
+            // It went with its daemon.
+            Kind::Tmpfs => Ok(None),
+            Kind::Dir(base) => match dir::find(base, key)? {
+                None => Ok(None),
+                Some(home) => Tree::find(key, &home),
+            },
+        }
+    }
+
+    /// The keys of all generations that are there, whoever made them.
+    ///
+    /// # Errors
+    /// Where the directory can't be listed.
+    pub fn keys(&self) -> Result<Vec<GenerationKey>, StoreError> {
+        match &self.0 {
+            Kind::Tmpfs => Ok(Vec::new()),
+            Kind::Dir(base) => dir::keys(base),
+        }
     }
 
     /// Gives a generation other limits while it is in use.

@@ -48,6 +48,19 @@ pub(crate) struct Child {
     pub(crate) offset: u64,
 }
 
+/// Where a structural directory stands, in the words of its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The name of the session that it is, or that it is in.
+    pub(crate) session: String,
+    /// The owner of that session's directory.
+    pub(crate) owner: u32,
+    /// Its own name, where it is a private lease's.
+    pub(crate) lease: Option<String>,
+    /// The path below the root.
+    pub(crate) path: String,
+}
+
 /// All structural directories.
 ///
 /// Lock order: `above` alone; nothing else is locked and no system call is made under it.
@@ -101,6 +114,21 @@ impl Structure {
         let root = above.directories.get_mut(&Node::ROOT)?;
         root.insert(number, name.to_owned(), node, now);
         Some(node)
+    }
+
+    /// Makes a session's directory again under the number that it had; whether it is free.
+    pub(crate) fn restore_session(&self, name: &OsStr, ownership: Ownership, node: Node) -> bool {
+        let now = self.clock.wall();
+        let mut above = self.write();
+        let number = node.inode();
+        if !node.is_above_generations() || above.directories.contains_key(&node) {
+            return false;
+        }
+        above.next = above.next.max(number + 1);
+        above.directories.insert(node, Directory::new(Node::ROOT, ownership, now));
+        let Some(root) = above.directories.get_mut(&Node::ROOT) else { return false };
+        root.insert(number, name.to_owned(), node, now);
+        true
     }
 
     /// Hangs a generation's directory, which is in its store, below a session's.
@@ -171,6 +199,27 @@ impl Structure {
         let above = self.read();
         let directory = above.directories.get(&parent)?;
         Some(directory.children.get(directory.offsets.get(name)?)?.1)
+    }
+
+    /// Where the structural directory of this name in another one stands; `None` where it has gone.
+    pub(crate) fn place(&self, parent: Node, name: &OsStr) -> Option<Place> {
+        let name = name.to_string_lossy().into_owned();
+        let (session, generation, lease) = if parent == Node::ROOT {
+            (self.child(parent, OsStr::new(&name))?, None, None)
+        } else if parent.is_above_generations() {
+            (parent, Some(name), None)
+        } else {
+            let session = self.parent(parent)?;
+            (session, Some(self.number(session, parent)?.to_string()), Some(name))
+        };
+        let above = self.read();
+        let root = above.directories.get(&Node::ROOT)?;
+        let (_, (id, _)) = root.children.iter().find(|(_, (_, node))| *node == session)?;
+        let owner = above.directories.get(&session)?.ownership.uid;
+        let session = id.to_string_lossy().into_owned();
+        let parts = [Some(session.clone()), generation, lease.clone()];
+        let path = parts.into_iter().flatten().collect::<Vec<_>>().join("/");
+        Some(Place { session, owner, lease, path })
     }
 
     /// The directory that a structural one is in.

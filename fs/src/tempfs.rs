@@ -16,6 +16,7 @@ mod lookup;
 mod open;
 mod remove;
 mod rename;
+mod witness;
 mod xattr;
 
 use std::ffi::{CString, OsStr};
@@ -35,6 +36,7 @@ pub use self::kernel::Kernel;
 pub(crate) use self::kernel::{Attendant, expect_unknown};
 pub use self::lookup::Found;
 pub use self::open::{OpenFile, Pages};
+pub use self::witness::{Attempt, Refusal, Witness};
 use crate::error::Error;
 use crate::inode_table::InodeTable;
 use crate::node::Node;

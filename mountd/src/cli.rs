@@ -5,13 +5,16 @@
 pub(crate) mod args;
 mod autostart;
 mod check;
+mod doctor;
 mod down;
 mod lease;
 pub(crate) mod output;
+mod qualify;
 mod run;
 mod serve;
 mod session;
 mod status;
+mod watch;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -52,9 +55,14 @@ pub(crate) fn run() -> ExitCode {
         Command::Lease(args) => lease::run(socket, &args.command, output),
         Command::Check(args) => check::run(socket, args, output),
         Command::Status(args) => status::run(socket, args, output),
+        Command::Qualify(args) => qualify::run(socket, args, output),
+        Command::Doctor(_) => doctor::run(socket, output),
+        Command::Watch(args) => watch::run(socket, args, output),
         Command::Down(args) => down::run(socket, args, output),
         Command::Worker => serve::worker(),
         Command::Probe => serve::probe(),
+        Command::CheckHost(args) => doctor::check(socket, args),
+        Command::Examine(args) => qualify::examine(args),
     };
     match outcome {
         // A daemon serves whether or not anybody could be told.

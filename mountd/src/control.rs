@@ -5,21 +5,28 @@
 
 pub mod client;
 mod dispatch;
+mod events;
 mod framing;
 mod listen;
 mod news;
 mod page;
 mod peer;
 mod processes;
+mod records;
+mod refusals;
 mod refuse;
 mod show;
 mod standing;
 mod state;
 #[cfg(test)]
 mod testing;
+mod watcher;
 pub mod wire;
 
+pub(crate) use self::events::Happening;
 pub(crate) use self::listen::serve;
+pub(crate) use self::peer::lives;
 pub(crate) use self::processes::{Lines, Watching, watching};
+pub(crate) use self::refusals::{Refusals, refusals};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::state::{Facts, State, Stop};

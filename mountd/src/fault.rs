@@ -4,6 +4,7 @@
 //! for clients must never carry a path; what an operator needs to know must never be dropped.
 
 mod code;
+mod report;
 mod text;
 
 use std::fmt;
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+
+pub use self::report::FaultReport;
 
 /// A named reason why something can't be served, with all that is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,6 +227,20 @@ pub enum Fault {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// What an earlier daemon saved is in a form that this one doesn't know.
+    SavedVersionUnknown {
+        /// The file, by its name in the store.
+        file: String,
+        /// Its version.
+        found: u64,
+    },
+    /// What an earlier daemon saved can't be read.
+    SavedUnreadable {
+        /// The file, by its name in the store.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No bytes are left.
     StoreFull,
     /// No inodes are left.
@@ -417,32 +433,6 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
-
-/// A fault as it goes from one process to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultReport {
-    /// The stable code.
-    pub code: String,
-    /// What a client is told, without a path.
-    pub message: String,
-    /// What can be done about it.
-    pub remedy: String,
-    /// What an operator needs to know, where the receiver may know it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-}
-
-impl From<&Fault> for FaultReport {
-    fn from(fault: &Fault) -> Self {
-        fault.report()
-    }
-}
-
-impl From<Fault> for FaultReport {
-    fn from(fault: Fault) -> Self {
-        fault.report()
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,10 @@ mod signpost;
 mod stand;
 mod store;
 
+pub(crate) use privilege::require_all as require_privileges;
+pub(crate) use seat::look as look_at_socket;
+pub(crate) use store::look as look_at_store;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

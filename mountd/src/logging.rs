@@ -17,18 +17,44 @@ const USUAL: &str = "zlink_core=error,zlink_tokio=error";
 
 /// Starts logging; what the variable doesn't name is logged from `level` on.
 pub(crate) fn start(level: LevelFilter) {
-    let builder = EnvFilter::builder().with_default_directive(level.into());
-    let filter = match env::var(VARIABLE) {
-        Ok(asked) => builder.parse_lossy(asked),
-        Err(_) => builder.parse_lossy(USUAL),
-    };
+    let asked = env::var(VARIABLE).unwrap_or_default();
     let started = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(level, &asked))
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .try_init();
     if let Err(error) = started {
         // Somebody who uses this as a library has a log of their own.
         tracing::debug!(%error, "the log was started before");
+    }
+}
+
+/// The library's own default holds only where nothing at all is named.
+fn filter(level: LevelFilter, asked: &str) -> EnvFilter {
+    EnvFilter::builder().parse_lossy(format!("{level},{USUAL},{asked}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is logged of each target.
+    fn logged(level: LevelFilter, asked: &str) -> Vec<String> {
+        let mut parts: Vec<String> =
+            filter(level, asked).to_string().split(',').map(str::to_owned).collect();
+        parts.sort_unstable();
+        parts
+    }
+
+    #[test]
+    fn what_is_not_named_is_logged_from_the_usual_level_on() {
+        let zlink = ["zlink_core=error", "zlink_tokio=error"];
+        assert_eq!(logged(LevelFilter::INFO, ""), ["info", zlink[0], zlink[1]]);
+        assert_eq!(logged(LevelFilter::WARN, ""), ["warn", zlink[0], zlink[1]]);
+        assert_eq!(logged(LevelFilter::INFO, "debug"), ["debug", zlink[0], zlink[1]]);
+        assert_eq!(
+            logged(LevelFilter::INFO, "holdfast=trace,zlink_core=off"),
+            ["holdfast=trace", "info", "zlink_core=off", zlink[1]],
+        );
     }
 }

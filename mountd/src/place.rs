@@ -258,7 +258,11 @@ fn first_entry(directory: BorrowedFd<'_>) -> Result<Option<OsString>, Errno> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 1024];
     let mut entries = RawDir::new(listed, &mut buffer);
     while let Some(entry) = entries.next() {
-        let entry = entry?;
+        let entry = match entry {
+            // It is just being removed, and for that it must be empty.
+            Err(Errno::NOENT) => return Ok(None),
+            entry => entry?,
+        };
         match entry.file_name().to_bytes() {
             b"." | b".." => {}
             name => return Ok(Some(OsStr::from_bytes(name).to_owned())),

@@ -339,11 +339,26 @@ fn socket_option<T: Copy>(
     }
 }
 
+/// Waits until nobody is left to read what is written to a pipe. Of anything else that can't be
+/// told, and it waits for ever.
+pub(crate) async fn unread(pipe: OwnedFd) {
+    if let Ok(pipe) = registered(pipe, Interest::ERROR)
+        && pipe.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 /// A descriptor that a task can wait for until it can be read.
 pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    registered(descriptor, Interest::READABLE)
+}
+
+fn registered(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: what is registered owns the descriptor and always gives the same one, open until the
     // registration is dropped with it.
-    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
 }
 
 fn last_error() -> Errno {

@@ -7,7 +7,12 @@ mod budget;
 mod connections;
 mod enter;
 mod promises;
+mod restore;
 mod serve;
+
+pub(crate) use budget::Budget;
+pub(crate) use enter::{enter_user_namespace, try_tmpfs};
+pub(crate) use promises::lost as lost_promises;
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, abort};
@@ -112,7 +117,7 @@ fn lift_limits() -> Result<(), Fault> {
 fn prepare(begin: &Begin) -> Result<bool, Fault> {
     let mut reads_all = true;
     if !begin.privileged {
-        match (enter::enter_user_namespace(), &begin.store) {
+        match (enter_user_namespace(), &begin.store) {
             (Ok(()), _) => {}
             (Err(fault), Store::Tmpfs) => return Err(fault),
             (Err(fault), Store::Dir(_)) => {
@@ -123,7 +128,7 @@ fn prepare(begin: &Begin) -> Result<bool, Fault> {
     }
     enter::die_with(begin.keeper)?;
     if begin.store == Store::Tmpfs {
-        enter::try_tmpfs(begin.privileged)?;
+        try_tmpfs(begin.privileged)?;
     }
     Ok(reads_all)
 }

@@ -12,15 +12,15 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::counts::{Counts, Operation};
 use super::lane::Lane;
-use super::translate::{FOREVER, caller, errno, node, open_flags, raw_errno, time_change};
+use super::translate::{
+    FOREVER, caller, errno, node, open_flags, position, raw_errno, sought, time_change,
+};
 use super::{Features, handshake, ioctl, reply};
-use crate::error::Error;
-use crate::tempfs::{Changes, NewFile, Position, TempFs};
+use crate::tempfs::{Changes, NewFile, TempFs};
 
 /// The filesystem as the library calls it.
 pub(super) struct Adapter {
@@ -142,14 +142,14 @@ impl Filesystem for Adapter {
         reply::entry(reply, self.valid(), self.fs.make_directory(&new));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.counts.add(Operation::Unlink);
-        reply::empty(reply, self.fs.unlink(node(parent), name));
+        reply::empty(reply, self.fs.unlink(&caller(request), node(parent), name));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.counts.add(Operation::RmDir);
-        reply::empty(reply, self.fs.remove_directory(node(parent), name));
+        reply::empty(reply, self.fs.remove_directory(&caller(request), node(parent), name));
     }
 
     fn symlink(
@@ -168,7 +168,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -178,10 +178,8 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        reply::empty(
-            reply,
-            self.fs.rename((node(parent), name), (node(new_parent), new_name), flags),
-        );
+        let (old, new) = ((node(parent), name), (node(new_parent), new_name));
+        reply::empty(reply, self.fs.rename(&caller(request), old, new, flags));
     }
 
     fn link(
@@ -245,12 +243,8 @@ impl Filesystem for Adapter {
     ) {
         self.counts.add(Operation::Write);
         let drop = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let position = if open_flags(flags.0).contains(OFlags::APPEND) {
-            Position::End(offset)
-        } else {
-            Position::At(offset)
-        };
-        let written = self.fs.write(&caller(request), node(inode), position, data, drop);
+        let at = position(open_flags(flags.0), offset);
+        let written = self.fs.write(&caller(request), node(inode), at, data, drop);
         reply::written(reply, written);
     }
 
@@ -426,13 +420,8 @@ impl Filesystem for Adapter {
         reply: ReplyLseek,
     ) {
         self.counts.add(Operation::Lseek);
-        let found = match (u64::try_from(offset), whence) {
-            (Ok(offset), libc::SEEK_DATA) => self.fs.seek(node(inode), offset, true),
-            (Ok(offset), libc::SEEK_HOLE) => self.fs.seek(node(inode), offset, false),
-            (Err(_), _) => Err(Errno::NXIO.into()),
-            _ => Err(Error::Invalid),
-        };
-        reply::offset(reply, found);
+        let sought = sought(offset, whence);
+        reply::offset(reply, sought.and_then(|(at, data)| self.fs.seek(node(inode), at, data)));
     }
 
     fn copy_file_range(

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::attributes::{Attributes, FileTime};
 use crate::error::Error;
 use crate::node::Node;
-use crate::tempfs::{Caller, TimeChange};
+use crate::tempfs::{Caller, Position, TimeChange};
 
 /// How long the kernel may believe what it is told: every change comes through it.
 pub(super) const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365);
@@ -36,6 +36,21 @@ pub(super) fn raw_errno(errno: Errno) -> fuser::Errno {
 
 pub(super) fn open_flags(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags as u32)
+}
+
+/// Where a write through a file that is open in this way goes.
+pub(super) fn position(flags: OFlags, offset: u64) -> Position {
+    if flags.contains(OFlags::APPEND) { Position::End(offset) } else { Position::At(offset) }
+}
+
+/// From where on what is sought: data, or else a hole.
+pub(super) fn sought(offset: i64, whence: i32) -> Result<(u64, bool), Error> {
+    match (u64::try_from(offset), whence) {
+        (Ok(offset), libc::SEEK_DATA) => Ok((offset, true)),
+        (Ok(offset), libc::SEEK_HOLE) => Ok((offset, false)),
+        (Err(_), _) => Err(Errno::NXIO.into()),
+        _ => Err(Error::Invalid),
+    }
 }
 
 pub(super) fn kind(kind: FileType) -> fuser::FileType {

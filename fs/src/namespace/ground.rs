@@ -35,6 +35,15 @@ impl Room {
     }
 }
 
+/// Whether something is as it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is.
+    Whole,
+    /// It isn't there, or something else is in its place; what is wrong.
+    Missing(&'static str),
+}
+
 /// Called once, when a generation that was drained is gone.
 pub type Gone = Box<dyn FnOnce() + Send>;
 
@@ -78,6 +87,47 @@ pub trait Ground: Send + Sync {
         lease: &LeaseId,
         owner: Owner,
     ) -> Result<u64, GroundError>;
+
+    /// Takes away the directory of a private lease that was raised just now and could not be
+    /// kept. Where somebody was quicker and put something into it, it is an ordinary one from now
+    /// on.
+    fn take_back_lease(&self, key: GenerationKey, lease: &LeaseId);
+
+    /// Makes a session's directory again, under the number that its inode had.
+    ///
+    /// # Errors
+    /// Where it can't be made.
+    fn restore_session(
+        &self,
+        session: &SessionId,
+        owner: Owner,
+        inode: u64,
+    ) -> Result<(), GroundError>;
+
+    /// Hangs a generation that an earlier daemon made below its session's directory, if it is
+    /// still there and has the same inode.
+    ///
+    /// # Errors
+    /// Where that can't be told.
+    fn restore_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        inode: u64,
+    ) -> Result<Found, GroundError>;
+
+    /// Makes the directory of a private lease structural again, if it is still there and has the
+    /// same inode.
+    ///
+    /// # Errors
+    /// Where that can't be told.
+    fn restore_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        inode: u64,
+    ) -> Result<Found, GroundError>;
 
     /// A private lease has ended: its directory is an ordinary one from now on. It stays, with
     /// what is in it, until somebody removes it or the generation goes: a process that went its

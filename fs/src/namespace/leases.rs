@@ -11,7 +11,8 @@ use crate::registry::{
 
 impl Namespace {
     /// Takes a lease on the current generation, making that if there is none. Where only the
-    /// lease's own directory can't be made, the generation stays, as the current one.
+    /// lease's own directory can't be made, or the lease not be kept, the generation stays, as the
+    /// current one.
     ///
     /// # Errors
     /// Where there is no such session, it is sealed, or a limit or the store forbids it.
@@ -29,6 +30,7 @@ impl Namespace {
         let session = view.id.as_str();
         let owner = Owner { uid: view.uid, gid: view.gid, mode: view.policy.mode };
         self.ensure_generation(state, peer, &view, owner)?;
+        let before = self.before(state, view.id);
         let State { registry, draw, .. } = state;
         let now = self.clock.now();
         let new = registry
@@ -40,7 +42,13 @@ impl Namespace {
                 Some(self.ground.raise_lease(new.generation(), &new.id(), owner)?)
             }
         };
+        let (id, key) = (new.id(), new.generation());
         let outcome = new.commit(inode);
+        let outcome =
+            self.keep_or_undo(state, view.id, before, outcome).inspect_err(|_| match kind {
+                LeaseKind::Shared => {}
+                LeaseKind::Private => self.ground.take_back_lease(key, &id),
+            })?;
         Ok(self.carry_out(state, outcome))
     }
 
@@ -48,7 +56,7 @@ impl Namespace {
     /// process is for the caller's side to know.
     ///
     /// # Errors
-    /// Where there is no such lease, or it has ended.
+    /// Where there is no such lease, it has ended, or the change can't be kept.
     pub fn bind_lease(
         &self,
         peer: &Peer,
@@ -56,7 +64,10 @@ impl Namespace {
         process: Process,
     ) -> Result<LeaseView, NamespaceError> {
         let mut state = self.lock();
+        let session = state.registry.lease(peer, lease)?.session;
+        let before = self.before(&state, session);
         let outcome = state.registry.bind(peer, lease, process, self.clock.now())?;
+        let outcome = self.keep_or_undo(&mut state, session, before, outcome)?;
         Ok(self.carry_out(&mut state, outcome))
     }
 
@@ -99,6 +110,7 @@ impl Namespace {
         let (number, key) = (new.number(), new.key());
         let inode = self.ground.raise_generation(&session.id, number, key, room, owner)?;
         new.commit(inode);
+        self.keep_changes(state);
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Where the name, the policy or a limit forbids it, the store can't hold it to its limits, or
-    /// the directory can't be made.
+    /// the directory can't be made or the session not be kept.
     pub fn open_session(
         &self,
         peer: &Peer,
@@ -28,6 +28,8 @@ impl Namespace {
     ) -> Result<OpenedSession, NamespaceError> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        let there = name.and_then(|name| state.registry.open_session_named(peer.uid, name));
+        let before = there.and_then(|id| self.before(state, id));
         let State { registry, draw, .. } = state;
         let outcome =
             match registry.open(peer, name, policy, holder, self.clock.now(), draw.as_mut())? {
@@ -40,13 +42,19 @@ impl Namespace {
                     new.commit(inode)
                 }
             };
+        let (id, attached) = (outcome.value.session.id, outcome.value.attached);
+        let outcome = self.keep_or_undo(state, id, before, outcome).inspect_err(|_| {
+            if !attached {
+                self.ground.lower_session(&id);
+            }
+        })?;
         Ok(self.carry_out(state, outcome))
     }
 
     /// Gives one more owner token of an open session, by its name or id.
     ///
     /// # Errors
-    /// Where there is no such session, or it is sealed, or has too many.
+    /// Where there is no such session, it is sealed, has too many, or this one can't be kept.
     pub fn retain_session(
         &self,
         peer: &Peer,
@@ -55,8 +63,12 @@ impl Namespace {
     ) -> Result<TokenId, NamespaceError> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        let id = state.registry.session(peer, session)?.id;
+        let before = self.before(state, id);
         let State { registry, draw, .. } = state;
-        let outcome = registry.retain(peer, session, holder, self.clock.now(), draw.as_mut())?;
+        let now = self.clock.now();
+        let outcome = registry.retain(peer, id.as_str(), holder, now, draw.as_mut())?;
+        let outcome = self.keep_or_undo(state, id, before, outcome)?;
         Ok(self.carry_out(state, outcome))
     }
 
@@ -116,6 +128,7 @@ impl Namespace {
             self.ground.resize(current.key, room)?;
         }
         new.commit();
+        self.keep_changes(&mut state);
         self.tell_when_due(&mut state);
         Ok(state.registry.session(peer, session)?)
     }

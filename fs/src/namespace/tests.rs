@@ -2,4 +2,5 @@
 
 mod books;
 mod failures;
+mod restore;
 mod rules;

@@ -30,6 +30,18 @@ pub enum Effect {
     Unwatch(Process),
 }
 
+impl Effect {
+    /// Whether it is done to one of these generations.
+    pub(crate) fn is_about_any_of(&self, generations: &[GenerationKey]) -> bool {
+        match self {
+            Self::LeaseEnded { generation: key, .. } | Self::Drain(key) => {
+                generations.contains(key)
+            }
+            Self::LowerSession(_) | Self::Watch(_) | Self::Unwatch(_) => false,
+        }
+    }
+}
+
 /// A decision, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "what follows from a decision has to be done"]

@@ -8,6 +8,7 @@ use crate::node::GenerationKey;
 
 /// A generation, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Generation {
     pub(crate) key: GenerationKey,
     /// Its number within the session.

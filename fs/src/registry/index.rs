@@ -45,24 +45,44 @@ impl Index {
     /// The index of sessions that were recorded earlier.
     pub(crate) fn of<'s>(sessions: impl Iterator<Item = &'s Session>) -> Self {
         let mut index = Self::default();
-        // What is to be watched is asked for after this.
-        let mut effects = Vec::new();
-        for session in sessions {
-            if !session.sealed {
-                index.add_open(session);
-            }
-            for token in session.tokens.values() {
-                index.add_token(session.id, token, &mut effects);
-            }
-            for generation in session.generations.values() {
-                index.add_generation(session.id, generation.key);
-            }
-            for lease in session.leases.values() {
-                index.add_lease(session.id, lease, &mut effects);
-            }
-            index.set_expiry(session);
-        }
+        sessions.for_each(|session| index.add(session));
         index
+    }
+
+    /// Adds a session that was recorded earlier. What is to be watched is asked for after this.
+    pub(crate) fn add(&mut self, session: &Session) {
+        let mut effects = Vec::new();
+        if !session.sealed {
+            self.add_open(session);
+        }
+        for token in session.tokens.values() {
+            self.add_token(session.id, token, &mut effects);
+        }
+        for generation in session.generations.values() {
+            self.add_generation(session.id, generation.key);
+        }
+        for lease in session.leases.values() {
+            self.add_lease(session.id, lease, &mut effects);
+        }
+        self.set_expiry(session);
+    }
+
+    /// Undoes [`add`](Self::add).
+    pub(crate) fn remove(&mut self, session: &Session) {
+        let mut effects = Vec::new();
+        if !session.sealed {
+            self.remove_open(session);
+        }
+        for token in session.tokens.values() {
+            self.remove_token(session.id, token, &mut effects);
+        }
+        for generation in session.generations.values() {
+            self.remove_generation(generation.key);
+        }
+        for lease in session.leases.values() {
+            self.remove_lease(lease, &mut effects);
+        }
+        self.clear_expiry(session.id);
     }
 
     pub(crate) fn add_open(&mut self, session: &Session) {
@@ -200,13 +220,24 @@ impl Index {
         })
     }
 
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.anchors.keys().filter_map(|anchor| match anchor {
+            Anchor::Connection(connection) => Some(*connection),
+            Anchor::Process(_) => None,
+        })
+    }
+
     pub(crate) fn set_expiry(&mut self, session: &Session) {
-        if let Some(before) = self.expiry_of.remove(&session.id) {
-            self.expiries.remove(&(before, session.id));
-        }
+        self.clear_expiry(session.id);
         if let Some(at) = session.expires() {
             self.expiry_of.insert(session.id, at);
             self.expiries.insert((at, session.id));
+        }
+    }
+
+    fn clear_expiry(&mut self, session: SessionId) {
+        if let Some(before) = self.expiry_of.remove(&session) {
+            self.expiries.remove(&(before, session));
         }
     }
 

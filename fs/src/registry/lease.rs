@@ -53,6 +53,8 @@ pub enum LeaseEnd {
     ConnectionGone,
     /// Its session was closed by force.
     Closed,
+    /// Its directory wasn't there any more when the daemon started again.
+    DirectoryGone,
 }
 
 impl LeaseEnd {
@@ -64,12 +66,14 @@ impl LeaseEnd {
             Self::ProcessGone => "its process is gone",
             Self::ConnectionGone => "its connection is gone",
             Self::Closed => "its session was closed",
+            Self::DirectoryGone => "its directory is gone",
         }
     }
 }
 
 /// A lease, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     /// The generation, by its number within the session.

@@ -67,8 +67,9 @@ impl Registry {
             return Ok(None);
         }
         let key = self.next_key.ok_or(exhausted)?;
-        let (index, next_key) = (&mut self.index, &mut self.next_key);
-        Ok(Some(NewGeneration { session, index, next_key, key }))
+        let (index, changed) = (&mut self.index, &mut self.changed);
+        let next_key = &mut self.next_key;
+        Ok(Some(NewGeneration { session, index, changed, next_key, key }))
     }
 
     /// A lease on the current generation of a session; `None` where it has none.
@@ -103,7 +104,8 @@ impl Registry {
             inode: generation.inode,
             served: self.served,
         };
-        Ok(Some(NewLease { session, index: &mut self.index, generation, lease }))
+        let (index, changed) = (&mut self.index, &mut self.changed);
+        Ok(Some(NewLease { session, index, changed, generation, lease }))
     }
 
     /// Hangs a lease on a process, whatever it hung on before: so a harness may ask for it on its
@@ -179,6 +181,7 @@ impl Registry {
         self.index.remove_lease(&lease, effects);
         session.touch(now);
         self.index.set_expiry(session);
+        self.changed.insert(session.id);
         let receipt = Receipt {
             lease: id,
             session: session.id,
@@ -219,5 +222,6 @@ impl Registry {
         let before = lease.clone();
         change(lease);
         self.index.move_lease(&before, lease, effects);
+        self.changed.insert(session);
     }
 }

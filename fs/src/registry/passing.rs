@@ -81,6 +81,7 @@ impl Registry {
         session.generations.remove(&number);
         let id = session.id;
         self.index.remove_generation(key);
+        self.changed.insert(id);
         self.forget_if_over(id, effects);
         true
     }

@@ -3,7 +3,7 @@
 //! Each holds the registry until it is committed, so nothing can come between; dropped, it leaves
 //! no trace. So a store that can't be made must never leave a record behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::generation::Generation;
 use super::index::Index;
@@ -31,6 +31,7 @@ pub enum Opening<'r> {
 pub struct NewSession<'r> {
     pub(super) sessions: &'r mut BTreeMap<SessionId, Session>,
     pub(super) index: &'r mut Index,
+    pub(super) changed: &'r mut BTreeSet<SessionId>,
     pub(super) session: Session,
     pub(super) token: Token,
 }
@@ -56,7 +57,7 @@ impl NewSession<'_> {
 
     /// The directory was made, and this is its inode.
     pub fn commit(self, inode: u64) -> Outcome<OpenedSession> {
-        let Self { sessions, index, mut session, token } = self;
+        let Self { sessions, index, changed, mut session, token } = self;
         let mut effects = Vec::new();
         let given = token.id;
         session.inode = inode;
@@ -65,6 +66,7 @@ impl NewSession<'_> {
         session.tokens.insert(given, token);
         index.set_expiry(&session);
         let value = OpenedSession { session: session.view(), token: given, attached: false };
+        changed.insert(session.id);
         sessions.insert(session.id, session);
         Outcome { value, effects }
     }
@@ -76,6 +78,7 @@ impl NewSession<'_> {
 pub struct NewGeneration<'r> {
     pub(super) session: &'r mut Session,
     pub(super) index: &'r mut Index,
+    pub(super) changed: &'r mut BTreeSet<SessionId>,
     pub(super) next_key: &'r mut Option<GenerationKey>,
     pub(super) key: GenerationKey,
 }
@@ -95,12 +98,13 @@ impl NewGeneration<'_> {
 
     /// The store was made, and this is the inode of the generation's directory.
     pub fn commit(self, inode: u64) {
-        let Self { session, index, next_key, key } = self;
+        let Self { session, index, changed, next_key, key } = self;
         let number = session.next_number;
         session.next_number += 1;
         session.generations.insert(number, Generation { key, number, inode, retired: false });
         *next_key = GenerationKey::new(key.get() + 1);
         index.add_generation(session.id, key);
+        changed.insert(session.id);
     }
 }
 
@@ -110,6 +114,7 @@ impl NewGeneration<'_> {
 pub struct NewLease<'r> {
     pub(super) session: &'r mut Session,
     pub(super) index: &'r mut Index,
+    pub(super) changed: &'r mut BTreeSet<SessionId>,
     pub(super) generation: Generation,
     pub(super) lease: Lease,
 }
@@ -136,7 +141,7 @@ impl NewLease<'_> {
     /// The directory was made, and this is its inode; `None` for a shared lease, which has the
     /// generation's.
     pub fn commit(self, inode: Option<u64>) -> Outcome<LeaseView> {
-        let Self { session, index, generation, mut lease } = self;
+        let Self { session, index, changed, generation, mut lease } = self;
         let mut effects = Vec::new();
         lease.inode = inode.unwrap_or(generation.inode);
         session.touch(lease.since);
@@ -144,6 +149,7 @@ impl NewLease<'_> {
         index.add_lease(session.id, &lease, &mut effects);
         session.leases.insert(lease.id, lease);
         index.set_expiry(session);
+        changed.insert(session.id);
         Outcome { value, effects }
     }
 }
@@ -154,6 +160,7 @@ impl NewLease<'_> {
 pub struct NewPolicy<'r> {
     pub(super) session: &'r mut Session,
     pub(super) index: &'r mut Index,
+    pub(super) changed: &'r mut BTreeSet<SessionId>,
     pub(super) policy: Policy,
     pub(super) now: Timestamp,
 }
@@ -185,9 +192,10 @@ impl NewPolicy<'_> {
 
     /// The current generation has the new limits.
     pub fn commit(self) {
-        let Self { session, index, policy, now } = self;
+        let Self { session, index, changed, policy, now } = self;
         session.policy = policy;
         session.touch(now);
         index.set_expiry(session);
+        changed.insert(session.id);
     }
 }

@@ -31,6 +31,7 @@ pub enum Guard {
 
 /// What a session was granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Bytes that all its generations may hold together; `None` is no limit of its own.
     pub size: Option<u64>,

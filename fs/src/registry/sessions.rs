@@ -70,6 +70,7 @@ impl Registry {
         Ok(Opening::New(NewSession {
             sessions: &mut self.sessions,
             index: &mut self.index,
+            changed: &mut self.changed,
             session,
             token,
         }))
@@ -156,7 +157,8 @@ impl Registry {
         let mut policy = record.policy;
         policy.size = size.or(policy.size);
         policy.inodes = inodes.or(policy.inodes);
-        Ok(NewPolicy { session: record, index: &mut self.index, policy, now })
+        let (index, changed) = (&mut self.index, &mut self.changed);
+        Ok(NewPolicy { session: record, index, changed, policy, now })
     }
 
     /// Seals a session whoever retains it. Leases go on until they end by themselves, unless
@@ -240,6 +242,7 @@ impl Registry {
         session.tokens.insert(given, token);
         session.touch(now);
         self.index.set_expiry(session);
+        self.changed.insert(id);
         if let Some(old) = replaced {
             self.remove_token(id, old, now, &mut effects);
         }
@@ -258,6 +261,7 @@ impl Registry {
         let Some(token) = session.tokens.remove(&token) else { return };
         self.index.remove_token(id, &token, effects);
         self.index.set_expiry(session);
+        self.changed.insert(id);
         let (name, remembered) = (session.name.clone(), self.bounds.remembered_per_uid);
         self.memory.keep_token(session.uid, token.id, id, name, remembered);
         if session.tokens.is_empty() {
@@ -290,6 +294,7 @@ impl Registry {
         let leased = session.leases_on(number) > 0;
         if let Some(generation) = session.generations.get_mut(&number) {
             generation.retired = true;
+            self.changed.insert(id);
             if !leased {
                 effects.push(Effect::Drain(generation.key));
             }
@@ -304,6 +309,7 @@ impl Registry {
             .is_some_and(|session| session.sealed && session.generations.is_empty());
         if over {
             self.sessions.remove(&id);
+            self.changed.insert(id);
             effects.push(Effect::LowerSession(id));
         }
     }
@@ -312,6 +318,7 @@ impl Registry {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.touch(now);
             self.index.set_expiry(session);
+            self.changed.insert(id);
         }
     }
 

@@ -24,6 +24,7 @@ pub enum Holder {
 
 /// An owner token, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Token {
     pub(crate) id: TokenId,
     pub(crate) holder: Holder,

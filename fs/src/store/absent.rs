@@ -1,4 +1,5 @@
-//! Names that the kernel was told are not there, and may remember.
+//! Names that are not there, and that the kernel may remember as such: it was told so, or had them
+//! taken away.
 //!
 //! Each such memory keeps the directory's own, so that a generation could never go while the
 //! kernel remembers what is missing in it. It must never grow without bound: what is not noted

@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, unlinkat};
 use rustix::io::Errno;
 
 use super::{StoreError, discard::empty, refused};
@@ -23,14 +23,34 @@ fn open(base: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 pub(super) fn first_free_key(base: &OwnedFd) -> Result<GenerationKey, StoreError> {
-    let entries = Dir::read_from(base).map_err(refused("listing the store"))?;
-    let mut greatest = 0;
-    for entry in entries {
-        let entry = entry.map_err(refused("listing the store"))?;
-        greatest = greatest.max(number(entry.file_name()).unwrap_or(0));
-    }
+    let greatest = numbers(base)?.into_iter().max().unwrap_or(0);
     GenerationKey::new(greatest.saturating_add(1))
         .ok_or(StoreError::Refused { step: "finding a free key in the store", errno: Errno::NOSPC })
+}
+
+pub(super) fn keys(base: &OwnedFd) -> Result<Vec<GenerationKey>, StoreError> {
+    Ok(numbers(base)?.into_iter().filter_map(GenerationKey::new).collect())
+}
+
+fn numbers(base: &OwnedFd) -> Result<Vec<u32>, StoreError> {
+    let mut numbers = Vec::new();
+    for entry in Dir::read_from(base).map_err(refused("listing the store"))? {
+        let entry = entry.map_err(refused("listing the store"))?;
+        numbers.extend(number(entry.file_name()));
+    }
+    Ok(numbers)
+}
+
+/// The directory of a generation, if there is one that the owner of the store made.
+pub(super) fn find(base: &OwnedFd, key: GenerationKey) -> Result<Option<OwnedFd>, StoreError> {
+    let looking = refused("looking at the generation's directory");
+    let home = match open(base, &key.get().to_string()) {
+        Ok(home) => home,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(errno) => return Err(refused("opening the generation's directory")(errno)),
+    };
+    let (store, found) = (fstat(base).map_err(&looking)?, fstat(&home).map_err(&looking)?);
+    Ok((found.st_uid == store.st_uid).then_some(home))
 }
 
 fn number(name: &CStr) -> Option<u32> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, chmodat, chownat, fchmod, fstatvfs,
-    mkdirat, openat, statx,
+    mkdirat, openat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -35,25 +35,37 @@ impl Tree {
         ownership: Ownership,
     ) -> Result<Self, StoreError> {
         mkdirat(&home, "tree", Mode::RWXU).map_err(refused("making the tree"))?;
-        let root = openat(
-            &home,
-            "tree",
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(refused("opening the tree"))?;
+        let root = Self::open(&home).map_err(refused("opening the tree"))?;
+        let tree = Self::at(key, root)?;
+        tree.own(tree.root.as_fd(), "", ownership)?;
+        Ok(tree)
+    }
+
+    /// The tree that was made in a directory of its own, if there is one.
+    pub(super) fn find(key: GenerationKey, home: impl AsFd) -> Result<Option<Self>, StoreError> {
+        match Self::open(&home) {
+            Ok(root) => Self::at(key, root).map(Some),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(refused("opening the tree")(errno)),
+        }
+    }
+
+    fn open(home: impl AsFd) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&home, "tree", flags, Mode::empty())
+    }
+
+    fn at(key: GenerationKey, root: OwnedFd) -> Result<Self, StoreError> {
         let inode = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::INO)
             .map_err(refused("looking at the tree"))?
             .stx_ino;
-        let tree = Self {
+        Ok(Self {
             key,
             handles: Self::tries_handles(root.as_fd()),
             root,
             root_node: Node::new(key, inode).ok_or(StoreError::InodeTooLarge(inode))?,
             absent: Absent::default(),
-        };
-        tree.own(tree.root.as_fd(), "", ownership)?;
-        Ok(tree)
+        })
     }
 
     /// Handles are refused without `CAP_DAC_READ_SEARCH`, and some filesystems have none.
@@ -91,6 +103,12 @@ impl Tree {
         mkdirat(&self.root, name, Mode::RWXU).map_err(refused("making the lease's directory"))?;
         self.own(self.root.as_fd(), name, ownership)?;
         self.directory_node(name)
+    }
+
+    /// Removes a directory for a private lease that was made just now.
+    pub(crate) fn remove_directory(&self, name: &str) -> Result<(), StoreError> {
+        unlinkat(&self.root, name, AtFlags::REMOVEDIR)
+            .map_err(refused("removing the lease's directory"))
     }
 
     /// The node of a directory in the root of the tree.

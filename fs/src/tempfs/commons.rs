@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
 
-use super::{Attendant, TempFs};
+use super::{Attendant, TempFs, Witness};
 use crate::clock::WallClock;
 use crate::node::{GenerationKey, Node};
 use crate::store::Tree;
@@ -41,6 +41,7 @@ pub struct Commons {
     /// Whether what is written lasts, so that synchronising it means something.
     durable: AtomicBool,
     attendant: OnceLock<Arc<dyn Attendant>>,
+    witness: OnceLock<Arc<dyn Witness>>,
     draining: RwLock<HashSet<GenerationKey>>,
     connections: RwLock<Vec<Arc<TempFs>>>,
     several: AtomicBool,
@@ -56,6 +57,7 @@ impl Commons {
             structure: Structure::new(options.uid, options.gid, clock),
             durable: AtomicBool::new(true),
             attendant: OnceLock::new(),
+            witness: OnceLock::new(),
             draining: RwLock::default(),
             connections: RwLock::default(),
             several: AtomicBool::new(false),
@@ -155,6 +157,15 @@ impl Commons {
     /// Gives the filesystem its attendant; the first one stays.
     pub(crate) fn attend(&self, attendant: Arc<dyn Attendant>) {
         let _ = self.attendant.set(attendant);
+    }
+
+    /// Gives the filesystem its witness; the first one stays.
+    pub fn set_witness(&self, witness: Arc<dyn Witness>) {
+        let _ = self.witness.set(witness);
+    }
+
+    pub(super) fn witness(&self) -> Option<&dyn Witness> {
+        self.witness.get().map(AsRef::as_ref)
     }
 
     pub(crate) fn attendant(&self) -> Option<&dyn Attendant> {

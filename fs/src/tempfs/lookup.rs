@@ -52,6 +52,13 @@ impl TempFs {
         }
     }
 
+    /// Notes a name that has just lost what it led to: the kernel remembers it as one that isn't
+    /// there, also where it never was told so. Where too many are noted, its generation goes when
+    /// the kernel forgets the name by itself.
+    pub(super) fn note_absence(&self, tree: &Tree, parent: Node, name: &OsStr) {
+        tree.absent().add(parent, name, |parent| self.table.knows(parent));
+    }
+
     /// Has the kernel give up what it remembers of names that are not there, in a generation that
     /// is to go. A name that has come into being since is left alone: something may be mounted on
     /// it. Never from a thread that serves.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, unlinkat};
 
-use super::TempFs;
 use super::lookup::{path_of, stat};
+use super::{Attempt, Caller, TempFs};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::node::Node;
@@ -36,57 +36,77 @@ impl TempFs {
     ///
     /// # Errors
     /// The store's; `EBUSY` where the directory is structural.
-    pub fn unlink(&self, parent: Node, name: &OsStr) -> Result<(), Error> {
-        self.remove(parent, name, AtFlags::empty())
+    pub fn unlink(&self, caller: &Caller, parent: Node, name: &OsStr) -> Result<(), Error> {
+        self.remove(caller, parent, name, AtFlags::empty())
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// The store's; `EBUSY` where the directory is structural.
-    pub fn remove_directory(&self, parent: Node, name: &OsStr) -> Result<(), Error> {
-        self.remove(parent, name, AtFlags::REMOVEDIR)
+    pub fn remove_directory(
+        &self,
+        caller: &Caller,
+        parent: Node,
+        name: &OsStr,
+    ) -> Result<(), Error> {
+        self.remove(caller, parent, name, AtFlags::REMOVEDIR)
     }
 
-    fn remove(&self, parent: Node, name: &OsStr, flags: AtFlags) -> Result<(), Error> {
+    fn remove(
+        &self,
+        caller: &Caller,
+        parent: Node,
+        name: &OsStr,
+        flags: AtFlags,
+    ) -> Result<(), Error> {
         if parent.is_above_generations() {
-            return Err(self.refuse_structural(parent, name));
+            return Err(self.refuse_above(caller, Attempt::Remove, parent, name));
         }
         let (tree, directory) = self.place(parent, name)?;
-        let victim = self.victim(&tree, parent, &directory, name)?;
+        let Some(victim) = self.victim(&tree, parent, &directory, name)? else {
+            return Err(self.refuse(caller, Attempt::Remove, parent, name));
+        };
         unlinkat(&directory, name, flags)?;
+        self.note_absence(&tree, parent, name);
         self.bury(victim);
         Ok(())
     }
 
     /// What stands above the generations can't be removed, and nothing else is there.
-    pub(super) fn refuse_structural(&self, parent: Node, name: &OsStr) -> Error {
+    pub(super) fn refuse_above(
+        &self,
+        caller: &Caller,
+        attempt: Attempt,
+        parent: Node,
+        name: &OsStr,
+    ) -> Error {
         if self.structure().child(parent, name).is_some() {
-            Error::Structural
+            self.refuse(caller, attempt, parent, name)
         } else {
             Error::NoEntry
         }
     }
 
-    /// What a name is about to be taken from; `EBUSY` for a structural directory.
+    /// What a name is about to be taken from; `None` for a structural directory.
     pub(super) fn victim(
         &self,
         tree: &Tree,
         parent: Node,
         directory: &OwnedFd,
         name: &OsStr,
-    ) -> Result<Victim, Error> {
+    ) -> Result<Option<Victim>, Error> {
         let path = path_of(directory.as_fd(), name)?;
         let statx = stat(path.as_fd(), OsStr::new(""))?;
         let node = tree.node(statx.stx_ino);
         if parent == tree.root_node()
             && node.is_some_and(|node| self.structure().is_structural(node))
         {
-            return Err(Error::Structural);
+            return Ok(None);
         }
         let attributes = Attributes::from_statx(parent, &statx);
         let last_name = attributes.is_directory() || attributes.links <= 1;
-        Ok(Victim { node, inode: statx.stx_ino, path, last_name })
+        Ok(Some(Victim { node, inode: statx.stx_ino, path, last_name }))
     }
 
     /// Sees to an inode that has lost a name: without any name it is kept for as long as the

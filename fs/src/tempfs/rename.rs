@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::TempFs;
 use super::lookup::stat;
+use super::{Attempt, Caller, TempFs};
 use crate::error::Error;
 use crate::node::Node;
 use std::os::fd::AsFd;
@@ -21,6 +21,7 @@ impl TempFs {
     /// between generations.
     pub fn rename(
         &self,
+        caller: &Caller,
         (old_parent, old_name): (Node, &OsStr),
         (new_parent, new_name): (Node, &OsStr),
         flags: RenameFlags,
@@ -30,11 +31,11 @@ impl TempFs {
             return Err(Error::Invalid);
         }
         if old_parent.is_above_generations() {
-            return Err(self.refuse_structural(old_parent, old_name));
+            return Err(self.refuse_above(caller, Attempt::Rename, old_parent, old_name));
         }
         if new_parent.is_above_generations() {
             return Err(match self.structure().child(new_parent, new_name) {
-                Some(_) => Error::Structural,
+                Some(_) => self.refuse(caller, Attempt::Replace, new_parent, new_name),
                 None => Error::AboveGenerations,
             });
         }
@@ -52,20 +53,22 @@ impl TempFs {
         if old_parent == tree.root_node()
             && tree.node(source).is_some_and(|node| self.structure().is_structural(node))
         {
-            return Err(Error::Structural);
+            return Err(self.refuse(caller, Attempt::Rename, old_parent, old_name));
         }
         let victim = match self.victim(&tree, new_parent, &new_directory, new_name) {
-            Ok(victim) => Some(victim),
+            Ok(Some(victim)) => Some(victim),
+            Ok(None) => return Err(self.refuse(caller, Attempt::Replace, new_parent, new_name)),
             Err(Error::Store(Errno::NOENT)) => None,
             Err(error) => return Err(error),
         };
         let same = victim.as_ref().is_some_and(|victim| victim.is_inode(source));
         renameat_with(&old_directory, old_name, &new_directory, new_name, flags)?;
         // Two names of one inode: both stay. Exchanged names: nothing is lost.
-        if let Some(victim) = victim
-            && !same
-            && !flags.contains(RenameFlags::EXCHANGE)
-        {
+        if same || flags.contains(RenameFlags::EXCHANGE) {
+            return Ok(());
+        }
+        self.note_absence(&tree, old_parent, old_name);
+        if let Some(victim) = victim {
             self.bury(victim);
         }
         Ok(())

@@ -5,6 +5,7 @@ mod several;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Mutex;
 
 use rustix::fs::{FileType, OFlags, RenameFlags};
 use rustix::process::{getgid, getuid};
@@ -78,13 +79,17 @@ impl Fixture {
         }
     }
 
+    fn remove_directory(&self, parent: Node, name: &str) -> Result<(), Error> {
+        self.fs.remove_directory(&self.caller, parent, OsStr::new(name))
+    }
+
     fn rename(
         &self,
         old: (Node, &str),
         new: (Node, &str),
         flags: RenameFlags,
     ) -> Result<(), Error> {
-        self.fs.rename((old.0, OsStr::new(old.1)), (new.0, OsStr::new(new.1)), flags)
+        self.fs.rename(&self.caller, (old.0, OsStr::new(old.1)), (new.0, OsStr::new(new.1)), flags)
     }
 }
 
@@ -128,6 +133,25 @@ fn a_missing_name_may_be_remembered_only_below_a_generation() {
 }
 
 #[test]
+fn a_name_that_loses_its_file_is_one_that_the_kernel_remembers() {
+    let f = Fixture::new();
+    let tree = f.commons.tree_of(f.root.generation()).unwrap();
+    for name in ["file", "old", "kept", "other"] {
+        f.create(f.root, name);
+    }
+    f.make_directory(f.root, "directory");
+    // As after a restart: nobody asked for these names before they were there.
+    tree.absent().take_all();
+    f.fs.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
+    f.fs.remove_directory(&f.caller, f.root, OsStr::new("directory")).unwrap();
+    f.rename((f.root, "old"), (f.root, "new"), RenameFlags::empty()).unwrap();
+    f.rename((f.root, "kept"), (f.root, "other"), RenameFlags::EXCHANGE).unwrap();
+    let mut names: Vec<_> = tree.absent().take_all().into_iter().map(|one| one.name).collect();
+    names.sort();
+    assert_eq!(names, ["directory", "file", "old"]);
+}
+
+#[test]
 fn a_number_stays_when_the_kernel_forgets_and_asks_again() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
@@ -142,7 +166,7 @@ fn an_unlinked_file_lives_until_it_is_forgotten() {
     let f = Fixture::new();
     let (file, open) = f.create(f.root, "file");
     f.fs.write(&f.caller, file.node, Position::At(0), b"data", false).unwrap();
-    f.fs.unlink(f.root, OsStr::new("file")).unwrap();
+    f.fs.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
     assert_eq!(f.look_up(f.root, "file"), None);
     assert_eq!(f.fs.attributes(file.node).unwrap().links, 0);
     assert_eq!(f.fs.read(file.node, 0, 4), Ok(b"data".to_vec()));
@@ -156,7 +180,7 @@ fn an_unlinked_file_lives_until_it_is_forgotten() {
 fn a_removed_directory_still_tells_its_attributes() {
     let f = Fixture::new();
     let directory = f.make_directory(f.root, "directory");
-    f.fs.remove_directory(f.root, OsStr::new("directory")).unwrap();
+    f.remove_directory(f.root, "directory").unwrap();
     let attributes = f.fs.attributes(directory).unwrap();
     assert!(attributes.is_directory() && attributes.links == 0);
 }
@@ -168,7 +192,7 @@ fn numbers_are_not_used_twice_while_the_kernel_knows_them() {
     for _ in 0..20 {
         let directory = f.make_directory(f.root, "again");
         assert!(nodes.insert(directory), "{directory:?} came twice");
-        f.fs.remove_directory(f.root, OsStr::new("again")).unwrap();
+        f.remove_directory(f.root, "again").unwrap();
     }
     // The last one's number stays its own across a forget.
     let last = f.make_directory(f.root, "last");
@@ -219,9 +243,9 @@ fn structural_directories_cannot_be_removed_renamed_or_replaced() {
     f.fs.structure().protect(lease, f.root);
     f.make_directory(f.root, "mine");
     let busy = |result: Result<(), Error>| assert_eq!(result.unwrap_err().errno(), Errno::BUSY);
-    busy(f.fs.remove_directory(Node::ROOT, OsStr::new("aaaaaaaa")));
-    busy(f.fs.remove_directory(f.session, OsStr::new("1")));
-    busy(f.fs.remove_directory(f.root, OsStr::new("lease000")));
+    busy(f.remove_directory(Node::ROOT, "aaaaaaaa"));
+    busy(f.remove_directory(f.session, "1"));
+    busy(f.remove_directory(f.root, "lease000"));
     let none = RenameFlags::empty();
     busy(f.rename((Node::ROOT, "aaaaaaaa"), (Node::ROOT, "x"), none));
     busy(f.rename((f.session, "1"), (f.root, "x"), none));
@@ -229,6 +253,57 @@ fn structural_directories_cannot_be_removed_renamed_or_replaced() {
     busy(f.rename((f.root, "mine"), (f.root, "lease000"), none));
     busy(f.rename((f.root, "mine"), (f.root, "lease000"), RenameFlags::EXCHANGE));
     busy(f.rename((f.root, "mine"), (f.session, "2"), none));
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Book(Mutex<Vec<Refusal>>);
+
+impl Witness for Book {
+    fn refused(&self, refusal: Refusal) {
+        self.0.lock().unwrap().push(refusal);
+    }
+}
+
+#[test]
+fn a_refused_attempt_is_told_once_with_who_and_where() {
+    let f = Fixture::new();
+    let book = Arc::new(Book::default());
+    f.commons.set_witness(Arc::clone(&book) as Arc<dyn Witness>);
+    let lease = f.make_directory(f.root, "lease000");
+    f.fs.structure().protect(lease, f.root);
+    f.create(f.root, "mine");
+    let none = RenameFlags::empty();
+    for (attempt, path, refused) in [
+        (Attempt::Remove, "aaaaaaaa", f.remove_directory(Node::ROOT, "aaaaaaaa")),
+        (Attempt::Remove, "aaaaaaaa/1", f.remove_directory(f.session, "1")),
+        (Attempt::Remove, "aaaaaaaa/1/lease000", f.remove_directory(f.root, "lease000")),
+        (Attempt::Rename, "aaaaaaaa", f.rename((Node::ROOT, "aaaaaaaa"), (f.root, "x"), none)),
+        (Attempt::Rename, "aaaaaaaa/2", f.rename((f.session, "2"), (f.session, "x"), none)),
+        (
+            Attempt::Rename,
+            "aaaaaaaa/1/lease000",
+            f.rename((f.root, "lease000"), (f.root, "x"), none),
+        ),
+        (Attempt::Replace, "aaaaaaaa/2", f.rename((f.root, "mine"), (f.session, "2"), none)),
+        (
+            Attempt::Replace,
+            "aaaaaaaa/1/lease000",
+            f.rename((f.root, "mine"), (f.root, "lease000"), none),
+        ),
+    ] {
+        assert_eq!(refused, Err(Error::Structural), "{path}");
+        let told = book.0.lock().unwrap().remove(0);
+        assert_eq!((told.attempt, told.path.as_str(), told.caller), (attempt, path, f.caller));
+        assert_eq!((told.session.as_str(), told.owner), ("aaaaaaaa", f.caller.uid));
+        assert_eq!(told.lease.as_deref(), path.strip_prefix("aaaaaaaa/1/"));
+    }
+    // What isn't there, is free, or is only to be made is nobody's loss.
+    f.remove_directory(f.session, "3").unwrap_err();
+    f.rename((f.root, "mine"), (f.session, "3"), none).unwrap_err();
+    f.fs.make_directory(&f.new_file(f.session, "3", 0o777)).unwrap_err();
+    f.fs.unlink(&f.caller, f.root, OsStr::new("mine")).unwrap();
+    assert_eq!(*book.0.lock().unwrap(), []);
 }
 
 #[test]
@@ -240,7 +315,7 @@ fn nothing_is_made_above_a_generation() {
         f.create(f.root, "file");
         let renamed = f.rename((f.root, "file"), (parent, "file"), RenameFlags::empty());
         assert_eq!(renamed.unwrap_err().errno(), Errno::PERM);
-        f.fs.unlink(f.root, OsStr::new("file")).unwrap();
+        f.fs.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
     }
 }
 
@@ -304,7 +379,7 @@ fn a_listing_goes_on_behind_a_line_whose_name_is_gone() {
     f.fs.list(f.root, 0, false, &mut first).unwrap();
     let (last, offset) = first.taken.last().unwrap().clone();
     if last != "." && last != ".." {
-        f.fs.unlink(f.root, &last).unwrap();
+        f.fs.unlink(&f.caller, f.root, &last).unwrap();
     }
     let mut rest = Lines { room: 100, taken: Vec::new() };
     f.fs.list(f.root, offset, true, &mut rest).unwrap();

@@ -38,6 +38,12 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What the daemon serves, and which promises this host can't keep
     Status(StatusArgs),
+    /// Is a directory really usable as scratch, and if not, why?
+    Qualify(QualifyArgs),
+    /// Is this host fit, what is missing, and what does that cost?
+    Doctor(JsonArgs),
+    /// What happens, line by line, for as long as the daemon lives
+    Watch(WatchArgs),
     /// Stop the daemon
     Down(DownArgs),
     /// The keeper's other half; only the keeper starts it
@@ -46,6 +52,12 @@ pub(crate) enum Command {
     /// Asks the mount on standard input whether anybody serves it; only the keeper starts it
     #[command(hide = true)]
     Probe,
+    /// Looks at a directory that may never answer; only `qualify` starts it
+    #[command(hide = true)]
+    Examine(ExamineArgs),
+    /// Makes one check of the host; only `doctor` starts it
+    #[command(hide = true)]
+    CheckHost(CheckHostArgs),
 }
 
 impl Command {
@@ -57,9 +69,12 @@ impl Command {
             Self::Lease(args) => args.command.json(),
             Self::Check(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Qualify(args) => args.json,
+            Self::Doctor(args) => args.json,
+            Self::Watch(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
-            Self::Worker | Self::Probe => false,
+            Self::Worker | Self::Probe | Self::Examine(_) | Self::CheckHost(_) => false,
         }
     }
 }
@@ -299,6 +314,9 @@ pub(crate) struct LeaseAcquireArgs {
     /// The generation's own directory, or one for this lease alone
     #[arg(long, value_enum, default_value_t = LeaseKindArg::Shared)]
     pub(crate) kind: LeaseKindArg,
+    /// Examine its directory from here, and have the lease keep the record
+    #[arg(long)]
+    pub(crate) qualify: bool,
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -344,13 +362,51 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 }
 
+/// Flags of `qualify`.
+#[derive(Debug, Args)]
+pub(crate) struct QualifyArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Begin behind the event of this number [default: behind the last one]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "all")]
+    pub(crate) after: Option<u64>,
+    /// Begin with everything that the daemon still knows
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Tell as JSON, each event on a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `examine` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
+    /// The directory
+    pub(crate) path: PathBuf,
+}
+
+/// What `check-host` is told.
+#[derive(Debug, Args)]
+pub(crate) struct CheckHostArgs {
+    /// The check
+    pub(crate) name: String,
+}
+
 /// Flags of `down`.
 #[derive(Debug, Args)]
 pub(crate) struct DownArgs {
     /// Take no new session and wait until the last one has ended
     #[arg(long, conflicts_with = "force")]
     pub(crate) drain: bool,
-    /// End what lives
+    /// Don't wait for what lives; sessions in a directory are back at the next start
     #[arg(long)]
     pub(crate) force: bool,
     /// Answer as JSON

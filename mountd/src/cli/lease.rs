@@ -3,14 +3,23 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::Outcome;
+use serde::Serialize;
+
 use super::args::{LeaseAcquireArgs, LeaseCommand, LeaseKindArg};
 use super::output::{Output, ago, bytes, table};
+use super::qualify::words;
+use super::{Outcome, REFUSED};
 use crate::control::client::Client;
-use crate::control::wire;
+use crate::control::wire::{self, Qualification};
+use crate::qualify;
 
 /// Does what was asked.
 pub(crate) fn run(socket: Option<&Path>, command: &LeaseCommand, output: Output) -> Outcome {
+    if let LeaseCommand::Acquire(args) = command
+        && args.qualify
+    {
+        return qualified(socket, args, output);
+    }
     let mut client = Client::find(socket)?;
     match command {
         LeaseCommand::Acquire(args) => {
@@ -40,6 +49,40 @@ pub(crate) fn run(socket: Option<&Path>, command: &LeaseCommand, output: Output)
             output.answer(&shown, |shown| list(&shown.leases));
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A lease, and whether it can be used from here.
+#[derive(Serialize)]
+struct Qualified {
+    #[serde(flatten)]
+    acquired: wire::AcquiredLease,
+    qualification: Qualification,
+}
+
+/// Takes a lease, examines its directory and has the lease keep the record. Where there is no
+/// lease, the record says with which fault it was refused.
+fn qualified(socket: Option<&Path>, args: &LeaseAcquireArgs, output: Output) -> Outcome {
+    let taken = Client::find(socket).and_then(|mut client| {
+        let acquired = client.call(&acquire(args))?;
+        Ok((client, acquired))
+    });
+    let (mut client, acquired) = match taken {
+        Ok(taken) => taken,
+        Err(report) => {
+            output.fault_on_record(&report, &qualify::refused(&report.code));
+            return Ok(ExitCode::from(REFUSED));
+        }
+    };
+    let qualification = qualify::examine_in_time(Path::new(&acquired.lease.path))?;
+    let (lease, record) = (acquired.lease.id.clone(), Box::new(qualification.clone()));
+    if let Err(report) = client.call(&wire::Qualify { lease, record }) {
+        output.warn(&format!("the lease doesn't keep the record: {}", report.message));
+    }
+    output.answer(&Qualified { acquired, qualification }, |told| {
+        let wire::Lease { id, path, .. } = &told.acquired.lease;
+        format!("{id} {path}\n{}", words(&told.qualification))
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,10 +136,21 @@ fn receipt(receipt: &wire::Receipt) -> String {
         wire::LeaseEnd::ProcessGone => "its process is gone",
         wire::LeaseEnd::ConnectionGone => "its connection is gone",
         wire::LeaseEnd::Closed => "its session was closed",
+        wire::LeaseEnd::DirectoryGone => "its directory is gone",
     };
     let mut text = format!("held for {}: {end}", ago(receipt.held_ms));
     if let (Some(held), Some(inodes)) = (receipt.bytes, receipt.inodes) {
         text.push_str(&format!("; its generation then held {} in {inodes} inodes", bytes(held)));
+    }
+    if let Some(record) = &receipt.qualification {
+        let verdict = match record.verdict {
+            wire::Verdict::Qualified => "qualified".to_owned(),
+            wire::Verdict::Disqualified | wire::Verdict::Refused => {
+                let code = record.first.as_ref().or(record.fault.as_ref());
+                format!("disqualified: {}", code.map_or("for no reason", String::as_str))
+            }
+        };
+        text.push_str(&format!("; when it was last examined it was {verdict}"));
     }
     text
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::control::wire::Qualification;
 use crate::fault::FaultReport;
 
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -34,16 +35,22 @@ impl Output {
 
     /// Gives an answer, as JSON on one line or as what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) {
+        self.tell(answer, text);
+    }
+
+    /// The same for one of many answers; says whether anybody reads further ones.
+    pub(crate) fn tell<T: Serialize>(self, answer: &T, text: impl FnOnce(&T) -> String) -> bool {
         let line = if self.json { to_json(answer) } else { text(answer) };
-        if !line.is_empty() {
-            let mut out = stdout();
-            if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush())
-                && error.kind() != ErrorKind::BrokenPipe
-            {
-                LOST.store(true, Ordering::Relaxed);
-                let _ = writeln!(stderr(), "holdfast: the answer can't be written: {error}");
-            }
+        if line.is_empty() {
+            return true;
         }
+        let mut out = stdout();
+        let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) else { return true };
+        if error.kind() != ErrorKind::BrokenPipe {
+            LOST.store(true, Ordering::Relaxed);
+            let _ = writeln!(stderr(), "holdfast: the answer can't be written: {error}");
+        }
+        false
     }
 
     /// Whether an answer was lost, so that the command has failed for whoever asked.
@@ -54,13 +61,23 @@ impl Output {
     /// Tells of a fault: always in words on standard error, and as JSON on standard output where
     /// JSON is wanted.
     pub(crate) fn fault(self, report: &FaultReport) {
+        self.refusal(&FaultAnswer { fault: report, qualification: None });
+    }
+
+    /// Tells of a fault and of the record that says so.
+    pub(crate) fn fault_on_record(self, report: &FaultReport, record: &Qualification) {
+        self.refusal(&FaultAnswer { fault: report, qualification: Some(record) });
+    }
+
+    fn refusal(self, answer: &FaultAnswer<'_>) {
         if self.json && self.aside {
-            let _ = writeln!(stderr(), "{}", to_json(&FaultAnswer { fault: report }));
+            let _ = writeln!(stderr(), "{}", to_json(answer));
             return;
         }
         if self.json {
-            let _ = writeln!(stdout(), "{}", to_json(&FaultAnswer { fault: report }));
+            let _ = writeln!(stdout(), "{}", to_json(answer));
         }
+        let report = answer.fault;
         let (bold, plain) = if stderr().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         let mut text = format!("holdfast: {bold}{}{plain}: {}\n", report.code, report.message);
         if let Some(cause) = &report.cause
@@ -88,6 +105,8 @@ impl Output {
 #[derive(Serialize)]
 struct FaultAnswer<'a> {
     fault: &'a FaultReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qualification: Option<&'a Qualification>,
 }
 
 /// Says what was wrong with the command line, or gives the help that was asked for.

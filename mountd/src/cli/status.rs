@@ -44,6 +44,11 @@ fn words(Told { description, status }: &Told) -> String {
         row("leases", counts.leases.to_string()),
         row("connections", counts.connections.to_string()),
     ];
+    if let Some(wire::Fault { code, message, remedy, cause }) = &status.fault {
+        let cause = cause.as_ref().unwrap_or(message);
+        rows.push(row("FAULT", format!("{code}: {cause}")));
+        rows.push(row("", format!("remedy: {remedy}")));
+    }
     if let Some(idle) = description.idle_exit_ms {
         rows.push(row("leaves", format!("after {} without use", ago(idle))));
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use tokio::runtime::{Builder, Runtime};
 use zlink::{Call, Connection, Reply};
 
-use super::wire::{ErrorReply, Method, Outgoing};
+use super::wire::{ErrorReply, Method, Outgoing, Watch, Watched};
 use crate::config::{ClientSocket, Host};
 use crate::fault::{Fault, FaultReport};
 use crate::place::{Place, Problem};
@@ -37,6 +38,15 @@ pub struct Client {
     /// The process that listens.
     daemon: Option<OwnedFd>,
     deadline: Option<Duration>,
+}
+
+/// Why nothing more is to be heard of what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The daemon is to stop.
+    Daemon,
+    /// Whoever it is told to has left.
+    Reader,
 }
 
 /// Where a daemon was sought, and that none answers there.
@@ -147,41 +157,75 @@ impl Client {
     /// # Errors
     /// What the daemon refuses with, or that it doesn't answer.
     pub fn call<M: Method>(&mut self, request: &M) -> Result<M::Reply, FaultReport> {
-        let gone = |answer: String| {
-            FaultReport::from(Fault::DaemonUnreachable {
-                tried: vec![(self.socket.clone(), answer)],
-            })
-        };
-        let Some(mut connection) = self.connection.take() else {
-            return Err(gone("the connection has ended".to_owned()));
-        };
-        let exchange = exchange(&mut connection, request);
-        let answered = self.runtime.block_on(async {
-            match self.deadline {
-                Some(deadline) => tokio::time::timeout(deadline, exchange).await.ok(),
-                None => Some(exchange.await),
+        let mut connection = self.take()?;
+        let call = Call::new(Outgoing::new(request));
+        let answering = within(self.deadline, exchange(&mut connection, call));
+        let answered = self.runtime.block_on(answering);
+        let (answer, whole) = self.judge(answered);
+        if whole {
+            self.connection = Some(connection);
+        }
+        answer?.into_parameters().ok_or_else(empty)
+    }
+
+    /// Tells what happens, page by page, until the daemon is to stop, `tell` says that nobody reads
+    /// it any more, or `left` comes to its end. Only the first page has a deadline. The connection
+    /// is of no use afterwards.
+    ///
+    /// # Errors
+    /// What the daemon refuses with, or that it has gone without a word.
+    pub(crate) fn watch(
+        &mut self,
+        request: &Watch,
+        left: impl Future<Output = ()>,
+        mut tell: impl FnMut(Watched) -> bool,
+    ) -> Result<End, FaultReport> {
+        let mut connection = self.take()?;
+        let call = Call::new(Outgoing::new(request)).set_more(true);
+        self.runtime.block_on(async {
+            let mut left = pin!(left);
+            let mut answered = within(self.deadline, exchange(&mut connection, call)).await;
+            loop {
+                let reply = self.judge::<Watched>(answered).0?;
+                let goes_on = reply.continues() == Some(true);
+                if !tell(reply.into_parameters().ok_or_else(empty)?) {
+                    return Ok(End::Reader);
+                }
+                if !goes_on {
+                    return Ok(End::Daemon);
+                }
+                answered = tokio::select! {
+                    () = &mut left => return Ok(End::Reader),
+                    next = connection.receive_reply() => Some(next.map(|(answered, _)| answered)),
+                };
             }
-        });
+        })
+    }
+
+    fn take(&mut self) -> Result<Connection<Stream>, FaultReport> {
+        self.connection.take().ok_or_else(|| self.gone("the connection has ended".to_owned()))
+    }
+
+    fn gone(&self, answer: String) -> FaultReport {
+        Fault::DaemonUnreachable { tried: vec![(self.socket.clone(), answer)] }.into()
+    }
+
+    /// What an answer means, and whether it came whole, so that another request can follow.
+    fn judge<R>(&self, answered: Option<Answered<R>>) -> (Result<Reply<R>, FaultReport>, bool) {
         match answered {
-            Some(Ok(Ok(reply))) => {
-                self.connection = Some(connection);
-                reply
-                    .into_parameters()
-                    .ok_or_else(|| not_understood("an answer with nothing in it"))
-            }
-            Some(Ok(Err(error))) => {
-                self.connection = Some(connection);
-                Err(error.report())
-            }
+            Some(Ok(Ok(reply))) => (Ok(reply), true),
+            Some(Ok(Err(error))) => (Err(error.report()), true),
             Some(Err(zlink::Error::VarlinkService(error))) => {
-                self.connection = Some(connection);
-                Err(not_understood(&error.to_string()))
+                (Err(not_understood(&error.to_string())), true)
             }
-            Some(Err(zlink::Error::Json(error))) => Err(not_understood(&error.to_string())),
-            Some(Err(error)) => Err(gone(error.to_string())),
+            Some(Err(zlink::Error::Json(error))) => {
+                (Err(not_understood(&error.to_string())), false)
+            }
+            Some(Err(error)) => (Err(self.gone(error.to_string())), false),
             None => {
                 let waited = self.deadline.unwrap_or_default();
-                Err(Fault::DaemonUnresponsive { socket: self.socket.clone(), waited }.into())
+                let socket = self.socket.clone();
+                (Err(Fault::DaemonUnresponsive { socket, waited }.into()), false)
             }
         }
     }
@@ -189,11 +233,19 @@ impl Client {
 
 type Answered<R> = Result<Result<Reply<R>, ErrorReply>, zlink::Error>;
 
+/// What is done within a time; without an end where none is said.
+async fn within<T>(deadline: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout(deadline, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
 async fn exchange<M: Method>(
     connection: &mut Connection<Stream>,
-    request: &M,
+    call: Call<Outgoing<'_, M>>,
 ) -> Answered<M::Reply> {
-    let sent = connection.send_call(&Call::new(Outgoing::new(request)), Vec::new()).await;
+    let sent = connection.send_call(&call, Vec::new()).await;
     // A daemon that turns a client away says why, and doesn't wait for a request.
     match (connection.receive_reply().await, sent) {
         (Err(_), Err(error)) => Err(error),
@@ -244,6 +296,10 @@ fn process_of(socket: &OwnedFd) -> Option<OwnedFd> {
 fn failed(error: &io::Error) -> Fault {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
     Fault::System { step: "talk to the daemon", errno }
+}
+
+fn empty() -> FaultReport {
+    not_understood("an answer with nothing in it")
 }
 
 fn not_understood(what: &str) -> FaultReport {

@@ -2,13 +2,15 @@
 //!
 //! It must never decide who gets what: the namespace does.
 
+mod introspection;
+mod qualify;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::stream::Empty;
 use holdfast_fs::namespace::NamespaceError;
 use holdfast_fs::registry::{Binding, ConnectionId, Holder, Peer, PolicyRequest, SessionView};
 use serde::Serialize;
@@ -16,15 +18,17 @@ use serde_json::Value;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use zlink::connection::Socket;
-use zlink::service::{HandleResult, Infallible, MethodReply, ReplyStreamItem};
+use zlink::service::{HandleResult, Infallible, MethodReply};
 use zlink::varlink_service as varlink;
 use zlink::{Call, Connection, Service};
 
+use self::introspection::{introspect, not_found};
 use super::page::page;
 use super::peer::named;
 use super::refuse::{faulted, namespace_error, namespace_fault};
-use super::show::{own_guard, own_kind, own_mode, receipt};
+use super::show::{own_guard, own_kind, own_mode};
 use super::state::State;
+use super::watcher::{Watcher, watcher};
 use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
 use crate::fault::{Fault, FaultReport};
@@ -89,9 +93,9 @@ impl From<Fault> for Refusal {
 impl<Sock: Socket> Service<Sock> for Dispatch {
     type MethodCall<'de> = Incoming;
     type ReplyParams<'ser> = Reply;
-    type ReplyStreamParams = ();
+    type ReplyStreamParams = Reply;
     type ReplyStreamError = Infallible;
-    type ReplyStream = Empty<ReplyStreamItem<(), Infallible>>;
+    type ReplyStream = Watcher;
     type ReplyError<'ser> = Refusal;
     type Upgrade = ();
 
@@ -110,6 +114,7 @@ impl<Sock: Socket> Service<Sock> for Dispatch {
         };
         self.state.note_change();
         let reply = match answered {
+            Ok(reply) if call.more() && !call.oneway() => self.go_on(reply),
             Ok(reply) => MethodReply::Single(Some(reply)),
             Err(refusal) => {
                 let (uid, pid) = (self.peer.uid, self.peer.process.pid);
@@ -130,6 +135,18 @@ impl Dispatch {
         stream: Rc<UnixStream>,
     ) -> Self {
         Self { state, peer, connection, stream }
+    }
+
+    /// Goes on after the first reply, where the method does; for others there is no more.
+    fn go_on<E>(&self, first: Reply) -> MethodReply<Reply, Watcher, E> {
+        if let Reply::Own(answer) = &first
+            && let Answer::Watch(page) = answer.as_ref()
+        {
+            let (state, socket) = (Rc::clone(&self.state), Rc::clone(&self.stream));
+            let viewer = self.state.viewer(self.peer);
+            return MethodReply::Multi(watcher(state, viewer, socket, page.clone()));
+        }
+        MethodReply::Single(Some(first))
     }
 
     async fn answer(&self, incoming: &Incoming) -> Result<Reply, Refusal> {
@@ -196,7 +213,10 @@ impl Dispatch {
     async fn carry_out(&self, request: Request) -> Result<Answer, Declined> {
         let (namespace, peer) = (&self.state.namespace, &self.peer);
         let session = |view| wire::ShownSession { session: self.state.show().session(&view) };
-        let lease = |view| wire::ShownLease { lease: self.state.show().lease(&view) };
+        let lease = |view| {
+            let lease = self.state.show().lease(&view);
+            wire::ShownLease { lease, qualification: None }
+        };
         Ok(match request {
             Request::Describe(_) => Answer::Describe(self.state.describe()),
             Request::OpenSession(asked) => Answer::OpenSession(self.open_session(asked)?),
@@ -250,12 +270,8 @@ impl Dispatch {
                 };
                 Answer::BindLease(lease(namespace.bind_lease(peer, &asked.lease, process)?))
             }
-            Request::CheckLease(asked) => {
-                Answer::CheckLease(lease(namespace.check_lease(peer, &asked.lease)?))
-            }
-            Request::ReleaseLease(asked) => Answer::ReleaseLease(wire::ReleasedLease {
-                receipt: receipt(&namespace.release_lease(peer, &asked.lease)?),
-            }),
+            Request::CheckLease(asked) => Answer::CheckLease(self.check_lease(&asked.lease)?),
+            Request::ReleaseLease(asked) => Answer::ReleaseLease(self.release_lease(&asked.lease)?),
             Request::ListLeases(asked) => {
                 let all = namespace.list_leases(peer);
                 let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
@@ -263,7 +279,12 @@ impl Dispatch {
                 let leases = shown.iter().map(|view| show.lease(view)).collect();
                 Answer::ListLeases(wire::ShownLeases { leases, more })
             }
+            Request::Qualify(asked) => Answer::Qualify(self.qualify(asked)?),
             Request::Status(_) => Answer::Status(self.state.status(peer)),
+            Request::Watch(asked) => {
+                let viewer = self.state.viewer(*peer);
+                Answer::Watch(self.state.events.behind(asked.after, &viewer))
+            }
             Request::Down(asked) => {
                 self.down(asked.mode.unwrap_or(wire::DownMode::Refuse)).await?;
                 Answer::Down(wire::Nothing {})
@@ -350,7 +371,7 @@ impl Dispatch {
         match mode {
             wire::DownMode::Refuse => self.refuse_while_sessions_live()?,
             wire::DownMode::Drain => {
-                if !self.state.drain(self.left()).await {
+                if !self.state.drain(left(&self.stream)).await {
                     let reason = "whoever waited for the last session has left".to_owned();
                     return Err(Fault::RequestInvalid { reason }.into());
                 }
@@ -361,14 +382,6 @@ impl Dispatch {
         tracing::info!(uid, pid, ?mode, "a client ends the daemon");
         self.state.stop.ask(Why::Asked);
         Ok(())
-    }
-
-    /// Waits until the client has left, or says no more. What it has sent isn't read.
-    async fn left(&self) {
-        // This interest is told of the end of what is sent, and not of what can be read.
-        if let Err(error) = self.stream.ready(Interest::PRIORITY).await {
-            tracing::debug!(%error, "a client can't be waited for");
-        }
     }
 
     fn refuse_while_sessions_live(&self) -> Result<(), Fault> {
@@ -387,6 +400,14 @@ impl Dispatch {
     }
 }
 
+/// Waits until a client has left, or says no more. What it has sent isn't read.
+pub(super) async fn left(stream: &UnixStream) {
+    // This interest is told of the end of what is sent, and not of what can be read.
+    if let Err(error) = stream.ready(Interest::PRIORITY).await {
+        tracing::debug!(%error, "a client can't be waited for");
+    }
+}
+
 /// Refuses limits that no store has; some would be taken for none.
 fn sensible(size: Option<u64>, inodes: Option<u64>) -> Result<(), Fault> {
     for (name, value, most) in [("size", size, MOST_BYTES), ("inodes", inodes, MOST_INODES)] {
@@ -396,39 +417,6 @@ fn sensible(size: Option<u64>, inodes: Option<u64>) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-/// What every Varlink service answers about itself.
-fn introspect(method: &str, full_name: &str, parameters: &Value) -> Result<Reply, Refusal> {
-    match method {
-        "GetInfo" => {
-            let interfaces = [wire::INTERFACE, varlink::INTERFACE_NAME.as_str()];
-            varlink::Info::new("Holdfast", "holdfast", env!("CARGO_PKG_VERSION"), "", interfaces)
-                .map(Reply::Info)
-                .map_err(|error| Fault::RequestInvalid { reason: error.to_string() }.into())
-        }
-        "GetInterfaceDescription" => {
-            let asked = parameters.get("interface").and_then(Value::as_str);
-            let interface = match asked {
-                Some(name) if name == wire::INTERFACE => wire::DESCRIPTION,
-                Some(name) if name == varlink::INTERFACE_NAME.as_str() => varlink::DESCRIPTION,
-                Some(name) => {
-                    let interface = Cow::Owned(name.to_owned());
-                    return Err(Refusal::Varlink(varlink::Error::InterfaceNotFound { interface }));
-                }
-                None => {
-                    let parameter = Cow::Borrowed("interface");
-                    return Err(Refusal::Varlink(varlink::Error::InvalidParameter { parameter }));
-                }
-            };
-            Ok(Reply::Description { description: wire::text(interface) })
-        }
-        _ => Err(not_found(full_name)),
-    }
-}
-
-fn not_found(method: &str) -> Refusal {
-    Refusal::Varlink(varlink::Error::MethodNotFound { method: Cow::Owned(method.to_owned()) })
 }
 
 #[cfg(test)]

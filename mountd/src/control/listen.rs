@@ -20,6 +20,7 @@ use zlink::{ReadyListener, Server};
 use super::dispatch::Dispatch;
 use super::framing::{Framed, message};
 use super::processes::Watching;
+use super::refusals::Refusals;
 use super::state::State;
 use super::wire;
 use crate::channel::Why;
@@ -38,6 +39,7 @@ pub(crate) async fn serve(
     mut listeners: UnboundedReceiver<StdListener>,
     state: Rc<State>,
     watching: Watching,
+    refusals: Refusals,
 ) -> Result<Why, Fault> {
     let failed = |step| {
         move |error: io::Error| Fault::System {
@@ -55,6 +57,7 @@ pub(crate) async fn serve(
             // Without a namespace there is nothing to serve.
             Why::Asked
         }
+        never = refusals.run(Rc::clone(&state)) => match never {},
         accepted = accept(&mut listeners, &state, &mut clients) => {
             accepted.map_err(failed("listen"))?;
             // Nobody will come any more.

@@ -49,8 +49,13 @@ pub(super) fn named(peer: &Peer, pid: u32) -> Result<Process, Fault> {
         return Err(Fault::NotSupported { what });
     }
     let stat = Stat::of(pid).filter(|stat| !stat.ended).ok_or_else(unknown)?;
-    let status = Status::of(pid).filter(|status| status.leads).ok_or_else(unknown)?;
+    let status = Status::of(pid).filter(|status| status.process == pid).ok_or_else(unknown)?;
     if peer.may_touch(status.uid) { Ok(Process { pid, start: stat.start }) } else { Err(unknown()) }
+}
+
+/// The process that a thread is of; `None` where it can't be seen from here.
+pub(super) fn process_of(thread: u32) -> Option<u32> {
+    Status::of(thread).map(|status| status.process)
 }
 
 /// Whether the process of a pidfd has ended.
@@ -62,6 +67,11 @@ fn has_ended(process: BorrowedFd<'_>) -> bool {
 /// When a process started; `None` where it is gone.
 pub(super) fn start_of(pid: u32) -> Option<u64> {
     Stat::of(pid).map(|stat| stat.start)
+}
+
+/// Whether a process is there still, and not another one under its pid.
+pub(crate) fn lives(process: Process) -> bool {
+    Stat::of(process.pid).is_some_and(|stat| stat.start == process.start && !stat.ended)
 }
 
 /// Descent as `/proc` tells it.
@@ -112,8 +122,8 @@ impl Stat {
 struct Status {
     /// The real user.
     uid: u32,
-    /// Whether it is a process, and not another one's thread.
-    leads: bool,
+    /// The process that it is, or that it is a thread of.
+    process: u32,
     /// How many pid namespaces deep it is, as seen from here.
     depth: usize,
 }
@@ -121,19 +131,19 @@ struct Status {
 impl Status {
     fn of(pid: u32) -> Option<Self> {
         let text = fs::read(format!("/proc/{pid}/status")).ok()?;
-        Self::parse(&String::from_utf8_lossy(&text), pid)
+        Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    fn parse(text: &str, pid: u32) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {
             let mut lines = text.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         };
         let uid = field("Uid")?.split_ascii_whitespace().next()?.parse().ok()?;
-        let leads = field("Tgid")?.trim().parse() == Ok(pid);
+        let process = field("Tgid")?.trim().parse().ok()?;
         // Kernels without pid namespaces don't tell.
         let depth = field("NSpid").map_or(1, |pids| pids.split_ascii_whitespace().count());
-        Some(Self { uid, leads, depth })
+        Some(Self { uid, process, depth })
     }
 }
 

@@ -128,6 +128,8 @@ impl From<&Fault> for Error {
             | Fault::StoreWrongOwner { .. }
             | Fault::StoreWrongMode { .. }
             | Fault::StoreUnusable { .. }
+            | Fault::SavedVersionUnknown { .. }
+            | Fault::SavedUnreadable { .. }
             | Fault::DaemonUnreachable { .. }
             | Fault::DaemonUnresponsive { .. }
             | Fault::WorkerFailed { .. }

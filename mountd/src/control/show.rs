@@ -114,10 +114,12 @@ pub(super) fn receipt(receipt: &own::Receipt) -> wire::Receipt {
             own::LeaseEnd::ProcessGone => wire::LeaseEnd::ProcessGone,
             own::LeaseEnd::ConnectionGone => wire::LeaseEnd::ConnectionGone,
             own::LeaseEnd::Closed => wire::LeaseEnd::Closed,
+            own::LeaseEnd::DirectoryGone => wire::LeaseEnd::DirectoryGone,
         },
         held_ms: milliseconds(receipt.ended.since(receipt.since)),
         bytes: receipt.usage.map(|usage| usage.bytes),
         inodes: receipt.usage.map(|usage| usage.inodes),
+        qualification: None,
     }
 }
 

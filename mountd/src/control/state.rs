@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use holdfast_fs::clock::{Clock, Timestamp};
 use holdfast_fs::namespace::Namespace;
-use holdfast_fs::registry::{Bounds, Peer, Served};
+use holdfast_fs::registry::{Bounds, Peer, Process, Served};
 use tokio::sync::watch;
 
+use super::events::{Events, Happening, Viewer};
 use super::news::News;
 use super::peer::stranger;
+use super::records::Records;
 use super::show::{Show, count, counts, milliseconds};
 use super::standing::Standing;
 use super::wire;
-use crate::channel::Why;
+use crate::channel::{Change, Why};
 use crate::fault::{Fault, FaultReport};
 
 /// Connections, of all users together.
@@ -93,6 +95,8 @@ pub(crate) struct State {
     pub(super) namespace: Arc<Namespace>,
     pub(super) facts: Facts,
     pub(super) stop: Stop,
+    /// What happened.
+    pub(crate) events: Events,
     standing: Standing,
     /// The connection that serves, or served last.
     serving: Cell<Served>,
@@ -107,6 +111,7 @@ pub(crate) struct State {
     /// How many clients wait for the last session to end.
     draining: Cell<usize>,
     news: RefCell<News>,
+    pub(super) records: RefCell<Records>,
     connections: RefCell<Connections>,
     changed: watch::Sender<()>,
 }
@@ -157,6 +162,7 @@ impl State {
             namespace,
             facts,
             stop,
+            events: Events::new(),
             standing,
             serving: Cell::default(),
             alive: RefCell::default(),
@@ -167,6 +173,7 @@ impl State {
             stranger: stranger(),
             draining: Cell::new(0),
             news: RefCell::default(),
+            records: RefCell::default(),
             connections: RefCell::default(),
             changed: watch::Sender::new(()),
         })
@@ -182,6 +189,25 @@ impl State {
     /// A connection has ended, and with it whatever was open on it.
     pub(crate) fn ended(&self, epoch: u64) {
         self.alive.borrow_mut().remove(&epoch);
+        if self.stop.is_asked() {
+            return;
+        }
+        let process = Process { pid: std::process::id(), start: 0 };
+        let everybody = Peer { uid: 0, gid: 0, process };
+        let leases = self.namespace.list_leases(&everybody);
+        for lease in leases.into_iter().filter(|lease| lease.served.epoch == epoch) {
+            self.events.note(Happening::HandlesDead {
+                lease: lease.id.to_string(),
+                session: lease.session.to_string(),
+                owner: lease.uid,
+                epoch,
+            });
+        }
+    }
+
+    /// Something has happened to the mount or the socket.
+    pub(crate) fn happened(&self, change: Change) {
+        self.events.note(Happening::of(change, self.serving.get()));
     }
 
     /// What the keeper says of the mount.
@@ -191,6 +217,16 @@ impl State {
 
     pub(super) fn show(&self) -> Show<'_> {
         Show { mountpoint: &self.mountpoint, alive: self.alive.borrow(), now: self.clock.now() }
+    }
+
+    /// The present moment.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// For whom events are looked at where this client asks.
+    pub(super) const fn viewer(&self, peer: Peer) -> Viewer {
+        Viewer { peer, daemon: self.facts.uid }
     }
 
     pub(super) fn socket(&self) -> &str {
@@ -367,8 +403,6 @@ fn recognise(facts: &Facts, stranger: Option<u32>, peer: Peer) -> Result<Peer, F
 
 #[cfg(test)]
 mod tests {
-    use holdfast_fs::registry::Process;
-
     use super::*;
 
     fn facts(many_users: bool) -> Facts {

@@ -15,17 +15,18 @@ use std::time::Duration;
 
 use holdfast_fs::clock::Monotonic;
 use holdfast_fs::namespace::{
-    Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
+    Found, Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
 };
 use holdfast_fs::node::GenerationKey;
 use holdfast_fs::registry::{Bounds, LeaseId, Served, SessionId, Usage};
+use holdfast_fs::tempfs::Witness;
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::mpsc::unbounded_channel;
-use tokio::task::LocalSet;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{LocalSet, spawn_local};
 
-use super::{Facts, Lines, Standing, State, Stop, serve, watching};
+use super::{Facts, Happening, Lines, Refusals, Standing, State, Stop, refusals, serve, watching};
 use crate::channel::Why;
 use crate::fault::Fault;
 
@@ -67,6 +68,26 @@ impl Ground for Thin {
         self.number()
     }
 
+    fn take_back_lease(&self, _: GenerationKey, _: &LeaseId) {}
+
+    fn restore_session(&self, _: &SessionId, _: Owner, _: u64) -> Result<(), GroundError> {
+        Ok(())
+    }
+
+    fn restore_generation(
+        &self,
+        _: &SessionId,
+        _: u32,
+        _: GenerationKey,
+        _: u64,
+    ) -> Result<Found, GroundError> {
+        Ok(Found::Whole)
+    }
+
+    fn restore_lease(&self, _: GenerationKey, _: &LeaseId, _: u64) -> Result<Found, GroundError> {
+        Ok(Found::Whole)
+    }
+
     fn end_lease(&self, _: GenerationKey, _: &LeaseId) {}
 
     fn drain(&self, _: GenerationKey, gone: Gone) {
@@ -88,6 +109,10 @@ impl Ground for Thin {
 pub(super) struct Desk {
     directory: TempDir,
     pub(super) stop: Stop,
+    /// Takes note of what it is told.
+    pub(super) happens: UnboundedSender<Happening>,
+    /// Is told what a filesystem refuses.
+    pub(super) witness: Arc<dyn Witness>,
     /// What the keeper says of the mount when it is asked.
     pub(super) fault: Arc<Mutex<Option<Fault>>>,
     serving: JoinHandle<Result<Why, Fault>>,
@@ -115,10 +140,12 @@ impl Desk {
             bounds: Bounds::default(),
             lost_promises: vec![("other-users".to_owned(), "it is a test".to_owned())],
         };
+        let (witness, refusals) = refusals();
+        let (happens, happenings) = unbounded_channel();
         let fault = Arc::default();
-        let found = Arc::clone(&fault);
-        let serving = thread::spawn(move || run(listener, facts, asked, found));
-        Self { directory, stop, fault, serving }
+        let given = Surprises { refusals, happenings, fault: Arc::clone(&fault) };
+        let serving = thread::spawn(move || run(listener, facts, asked, given));
+        Self { directory, stop, happens, witness, fault, serving }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -141,15 +168,23 @@ impl Desk {
     }
 }
 
+/// What comes from elsewhere.
+struct Surprises {
+    refusals: Refusals,
+    happenings: UnboundedReceiver<Happening>,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
 fn run(
     listener: UnixListener,
     facts: Facts,
     stop: Stop,
-    fault: Arc<Mutex<Option<Fault>>>,
+    Surprises { refusals, mut happenings, fault }: Surprises,
 ) -> Result<Why, Fault> {
     let (observer, watched) = watching();
     let namespace = Namespace::new(Surroundings {
         ground: Arc::new(Thin::default()),
+        ledger: None,
         observer,
         lineage: Arc::new(Lines),
         clock: Arc::new(Monotonic),
@@ -163,8 +198,14 @@ fn run(
     state.serve(Served { epoch: 1, device: 77 });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+        let events = state.events.clone();
+        spawn_local(async move {
+            while let Some(happening) = happenings.recv().await {
+                events.note(happening);
+            }
+        });
         let told = Rc::clone(&state);
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             while let Some(number) = asked.recv().await {
                 let fault = fault.lock().expect("no panic").as_ref().map(Fault::report);
                 told.standing().told(number, fault);
@@ -172,7 +213,7 @@ fn run(
         });
         let (listeners, listened) = unbounded_channel();
         listeners.send(listener).expect("received below");
-        serve(listened, state, watched).await
+        serve(listened, state, watched, refusals).await
     })
 }
 

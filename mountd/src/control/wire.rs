@@ -6,6 +6,8 @@
 mod calls;
 mod description;
 mod errors;
+mod event;
+mod qualification;
 mod types;
 
 use serde::de::DeserializeOwned;
@@ -18,6 +20,8 @@ use zlink::names::{InterfaceName, TypeName};
 pub use self::calls::*;
 pub(crate) use self::description::text;
 pub use self::errors::{Error, ErrorReply};
+pub use self::event::{Attempt, Event, EventKind};
+pub use self::qualification::*;
 pub use self::types::*;
 
 /// The name of the interface.
@@ -128,8 +132,16 @@ methods! {
     ReleaseLease => ReleasedLease,
     /// The leases of the caller's user; for root all.
     ListLeases => ShownLeases,
+    /// Has a lease keep the record of an examination of its directory, in place of the one that it
+    /// had.
+    Qualify => Nothing,
     /// How the daemon is doing.
     Status => CurrentStatus,
+    /// What happened. Called with `more` it goes on for ever: the first reply comes at once, further
+    /// ones as things happen, and the last one when the daemon is about to end. Called without, it
+    /// gives one page of what there is. The daemon keeps the last few thousand events. What concerns
+    /// a session is told to the user whose it is, whoever did it, and to root.
+    Watch => Watched,
     /// Ends the daemon. For root, and for the user whose daemon it is.
     Down => Nothing,
 }
@@ -145,6 +157,8 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         Hold::CUSTOM_TYPE,
         LeaseEnd::CUSTOM_TYPE,
         DownMode::CUSTOM_TYPE,
+        EventKind::CUSTOM_TYPE,
+        Attempt::CUSTOM_TYPE,
         Process::CUSTOM_TYPE,
         Policy::CUSTOM_TYPE,
         Owner::CUSTOM_TYPE,
@@ -156,6 +170,19 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         Fault::CUSTOM_TYPE,
         Limits::CUSTOM_TYPE,
         Counts::CUSTOM_TYPE,
+        Event::CUSTOM_TYPE,
+        Verdict::CUSTOM_TYPE,
+        ErrorNumber::CUSTOM_TYPE,
+        Asker::CUSTOM_TYPE,
+        View::CUSTOM_TYPE,
+        Link::CUSTOM_TYPE,
+        Object::CUSTOM_TYPE,
+        MountPoint::CUSTOM_TYPE,
+        Access::CUSTOM_TYPE,
+        Probe::CUSTOM_TYPE,
+        Space::CUSTOM_TYPE,
+        GitAnswer::CUSTOM_TYPE,
+        Qualification::CUSTOM_TYPE,
     ],
     Error::VARIANTS,
     &[

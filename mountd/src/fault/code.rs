@@ -37,6 +37,8 @@ impl Fault {
             Self::StoreWrongOwner { .. } => "store-wrong-owner",
             Self::StoreWrongMode { .. } => "store-wrong-mode",
             Self::StoreUnusable { .. } => "store-unusable",
+            Self::SavedVersionUnknown { .. } => "saved-version-unknown",
+            Self::SavedUnreadable { .. } => "saved-unreadable",
             Self::StoreFull => "store-full",
             Self::StoreOutOfInodes => "store-out-of-inodes",
             Self::GenerationsExhausted { .. } => "generations-exhausted",

@@ -207,6 +207,21 @@ impl Fault {
                 "the store can't be used",
                 format!("see the cause, {OTHER_STORE}"),
             ),
+            Self::SavedVersionUnknown { file, found } => text(
+                format!("{file} in the store is of version {found}"),
+                "the sessions that are saved in the store are of a version that this daemon \
+                 doesn't know",
+                format!("start the Holdfast that saved them, {OTHER_STORE}"),
+            ),
+            Self::SavedUnreadable { file, reason } => text(
+                format!("{file} in the store can't be read: {reason}"),
+                "the sessions that are saved in the store can't be read",
+                format!(
+                    "nothing was changed; look at the file that the cause names. If it can't be \
+                     mended, move the directory that it is in away: the sessions are forgotten \
+                     then, and their files stay in the store; {OTHER_STORE}"
+                ),
+            ),
             Self::StoreFull => plain(
                 "the store has no space left",
                 "remove what is not needed, or give the session more with `session resize`",

@@ -21,7 +21,7 @@ const NEEDED: [(CapabilitySet, &str); 8] = [
 ];
 
 /// Refuses to serve many users with a part of what that takes.
-pub(super) fn require_all(host: Host) -> Result<(), Fault> {
+pub(crate) fn require_all(host: Host) -> Result<(), Fault> {
     if !host.privileged {
         return Ok(());
     }

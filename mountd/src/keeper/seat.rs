@@ -303,6 +303,25 @@ fn socket_directory(host: Host, settings: &Settings) -> Result<Option<(Place, Di
     Ok(None)
 }
 
+/// What would be said of the place of the socket, without making anything there.
+pub(crate) fn look(host: Host, settings: &Settings) -> Result<(), Fault> {
+    let Some(path) = settings.socket.parent().filter(|path| path.file_name().is_some()) else {
+        return Ok(());
+    };
+    let place = Place::of(path).map_err(to_fault)?;
+    if settings.own_socket_directory {
+        place.refuse_writable_parent(host.uid).map_err(to_fault)?;
+    }
+    let Some(found) = place.look().map_err(to_fault)? else { return Ok(()) };
+    if settings.own_socket_directory {
+        let mode = if host.privileged { 0o755 } else { 0o700 };
+        let wanted = Wanted { owner: host.uid, mode, empty: false };
+        return place.judge(found.as_fd(), wanted).map_err(to_fault);
+    }
+    let socket = Place::of(&settings.socket).map_err(to_fault)?;
+    socket.refuse_writable_parent(host.uid).map_err(to_fault)
+}
+
 fn refused(path: &Path, reason: impl ToString) -> Fault {
     Fault::SocketRefused { path: path.to_owned(), reason: reason.to_string() }
 }

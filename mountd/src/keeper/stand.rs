@@ -77,6 +77,9 @@ impl Keeper {
                     stand.supervisor.connected();
                 }
                 Event::Said(ToKeeper::Unfit { number, report }) if number == self.number => {
+                    // Nobody serves it: whoever has met it at the path gets an error at once.
+                    self.hold.close_connection();
+                    stand.connected = false;
                     self.refused(&mut stand, &report);
                 }
                 Event::Said(ToKeeper::Ended { number }) => {

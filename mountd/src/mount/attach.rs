@@ -69,7 +69,12 @@ impl Mount {
         Self::make_by_helper(mountpoint, host)
     }
 
-    fn make_unattached(path: &Path, host: Host, context: Option<&str>) -> Result<Self, Fault> {
+    /// Makes a mount that is attached nowhere; `path` is only for what is said of it.
+    pub(crate) fn make_unattached(
+        path: &Path,
+        host: Host,
+        context: Option<&str>,
+    ) -> Result<Self, Fault> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = openat(CWD, DEVICE, flags, Mode::empty()).map_err(device_missing)?;
         let mut options = vec![

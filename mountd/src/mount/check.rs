@@ -4,6 +4,8 @@
 //! moved or removed; a missing mountpoint is made, and a mount that an earlier daemon of ours left
 //! behind is detached.
 
+mod sight;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -15,6 +17,8 @@ use super::probe::{self, Served};
 use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted};
+
+pub(crate) use sight::{Sight, is_abandoned, sight};
 
 /// What is at a path at this moment, where nothing is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
 use rustix::io::Errno;
@@ -35,19 +35,31 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Whether its number is never used again.
+    pub(crate) const fn is_unique(&self) -> bool {
+        self.unique.is_some()
+    }
+
     /// Which mount a descriptor is on. Nothing is asked of the filesystem, so it doesn't matter
     /// whether anybody serves it.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let facts = statx(descriptor, "", flags, StatxFlags::MNT_ID)?;
-        let unique = statx(descriptor, "", flags, MNT_ID_UNIQUE)?;
+        // Another user's filesystem of FUSE tells us nothing that is asked for; the number of the
+        // mount is told in any case.
+        let facts = statx(descriptor, "", flags, StatxFlags::empty())?;
+        let unique = match statx(descriptor, "", flags, MNT_ID_UNIQUE) {
+            Err(Errno::ACCESS) => None,
+            unique => Some(unique?),
+        };
         let has = |bit: StatxFlags, mask: u32| mask & bit.bits() != 0;
         if !has(StatxFlags::MNT_ID, facts.stx_mask) {
             return Err(Errno::NOSYS);
         }
         Ok(Self {
             id: facts.stx_mnt_id,
-            unique: has(MNT_ID_UNIQUE, unique.stx_mask).then_some(unique.stx_mnt_id),
+            unique: unique
+                .filter(|facts| has(MNT_ID_UNIQUE, facts.stx_mask))
+                .map(|facts| facts.stx_mnt_id),
             device: makedev(facts.stx_dev_major, facts.stx_dev_minor),
         })
     }
@@ -97,6 +109,17 @@ impl Table {
     /// The mount with this number.
     pub(crate) fn by_id(&self, id: u64) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == id)
+    }
+
+    /// The mounts at a path and below it, by the names that they have in the table.
+    pub(crate) fn at_or_below(&self, path: &Path) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.mountpoint.starts_with(path))
+    }
+
+    /// The mount that a path without links is on. Of those on one another the last one is seen.
+    pub(crate) fn containing(&self, path: &Path) -> Option<&Entry> {
+        let length = |entry: &&Entry| entry.mountpoint.as_os_str().len();
+        self.entries.iter().filter(|entry| path.starts_with(&entry.mountpoint)).max_by_key(length)
     }
 
     /// The mounts that are mounted on this one or in it, and on or in these.
@@ -206,6 +229,19 @@ nonsense
         let ids = |id| table.above(id).iter().map(|entry| entry.id).collect::<Vec<_>>();
         assert_eq!(ids(40), [41, 42]);
         assert!(ids(42).is_empty());
+    }
+
+    #[test]
+    fn mounts_are_found_by_path() {
+        let table = Table::parse(TABLE);
+        let below = |path: &str| -> Vec<u64> {
+            table.at_or_below(Path::new(path)).map(|entry| entry.id).collect()
+        };
+        assert_eq!(below("/tmp/mecatl-7"), [40, 41, 42]);
+        assert_eq!(below("/tmp/mecatl"), [0; 0]);
+        let on = |path: &str| table.containing(Path::new(path)).map(|entry| entry.id);
+        assert_eq!(on("/tmp/mecatl-7/a"), Some(41), "the upper one");
+        assert_eq!(on("/tmp/mecatl-77"), Some(21));
     }
 
     #[test]

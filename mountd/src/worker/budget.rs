@@ -13,17 +13,22 @@ const UNLIMITED: u64 = 1 << 20;
 
 /// The parts. What is left is for open files, clients and the processes that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     /// Descriptors for inodes.
-    pub(super) inodes: usize,
+    pub(crate) inodes: usize,
     /// Generations; a descriptor each.
-    pub(super) generations: usize,
+    pub(crate) generations: usize,
 }
 
 impl Budget {
     /// The parts of what this process may have.
     pub(super) fn of_this_process() -> Self {
-        Self::of(getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED))
+        Self::of_limit(getrlimit(Resource::Nofile).current)
+    }
+
+    /// The parts under a limit, or under none.
+    pub(crate) fn of_limit(limit: Option<u64>) -> Self {
+        Self::of(limit.unwrap_or(UNLIMITED))
     }
 
     /// How many generations one user may have.

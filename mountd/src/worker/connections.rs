@@ -8,33 +8,46 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use holdfast_fs::fuse::{Connection, Features};
-use holdfast_fs::registry::Served;
 use holdfast_fs::tempfs::{Commons, TempFs};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::restore::Lasting;
 use super::serve::{Event, start, system};
 use crate::fault::Fault;
 
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
 
+/// There is never more than one without somebody who has something open on it.
+const MOST: usize = 32;
+
 /// The connections, by the keeper's numbers.
 pub(super) struct Connections {
     commons: Arc<Commons>,
     happened: UnboundedSender<Event>,
-    open: BTreeMap<u64, Arc<TempFs>>,
-    /// Epochs of earlier daemons over the same store.
-    before: u64,
+    /// What counts them, beyond this daemon where the store outlives it.
+    lasting: Lasting,
+    /// Each with its epoch.
+    open: BTreeMap<u64, (u64, Arc<TempFs>)>,
 }
 
 impl Connections {
-    pub(super) const fn new(commons: Arc<Commons>, happened: UnboundedSender<Event>) -> Self {
-        Self { commons, happened, open: BTreeMap::new(), before: 0 }
+    pub(super) const fn new(
+        commons: Arc<Commons>,
+        lasting: Lasting,
+        happened: UnboundedSender<Event>,
+    ) -> Self {
+        Self { commons, happened, lasting, open: BTreeMap::new() }
     }
 
-    /// Shakes hands on a connection and serves it on threads of its own.
-    pub(super) fn open(&mut self, number: u64, device: OwnedFd) -> Result<Features, Fault> {
+    /// Shakes hands on a connection and serves it on threads of its own; its epoch, and what the
+    /// kernel offers on it.
+    pub(super) fn open(&mut self, number: u64, device: OwnedFd) -> Result<(u64, Features), Fault> {
+        if self.open.len() >= MOST {
+            let limit = "connections on which something is open still".to_owned();
+            return Err(Fault::LimitReached { limit, value: MOST as u64 });
+        }
         let refused = |step| move |errno| Fault::System { step, errno };
         let records = TempFs::records().map_err(refused("make the file of inode records"))?;
         let fs = TempFs::new(records, Arc::clone(&self.commons)).map_err(|errno| match errno {
@@ -45,6 +58,7 @@ impl Connections {
             errno => refused("map the inode records")(errno),
         })?;
         let fs = Arc::new(fs);
+        let epoch = self.lasting.begin_epoch();
         let connection = Connection::open(device, Arc::clone(&fs), THREADS)
             .map_err(|error| system("shake hands with the kernel", &error))?;
         let features = connection.features();
@@ -58,19 +72,14 @@ impl Connections {
             self.commons.leave(&fs);
             return Err(fault);
         }
-        self.open.insert(number, fs);
-        Ok(features)
-    }
-
-    /// What leases are told of a connection.
-    pub(super) const fn served(&self, number: u64, device: u64) -> Served {
-        Served { epoch: self.before + number, device }
+        self.open.insert(number, (epoch, fs));
+        Ok((epoch, features))
     }
 
     /// A connection has ended; which epoch that was.
     pub(super) fn ended(&mut self, number: u64) -> Option<u64> {
-        let fs = self.open.remove(&number)?;
+        let (epoch, fs) = self.open.remove(&number)?;
         self.commons.leave(&fs);
-        Some(self.before + number)
+        Some(epoch)
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn die_with(keeper: u32) -> Result<(), Fault> {
 /// it keeps the ids that it has.
 ///
 /// The keeper must stay outside: `fusermount3` serves nobody in here.
-pub(super) fn enter_user_namespace() -> Result<(), Fault> {
+pub(crate) fn enter_user_namespace() -> Result<(), Fault> {
     let refused = |step| move |errno| Fault::UsernsRefused { step, errno };
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     enter_new_namespaces().map_err(refused("unshare the user and the mount namespace"))?;
@@ -44,7 +44,7 @@ pub(super) fn enter_user_namespace() -> Result<(), Fault> {
 }
 
 /// Whether a tmpfs can be had; there are hosts that grant the namespace and then nothing in it.
-pub(super) fn try_tmpfs(privileged: bool) -> Result<(), Fault> {
+pub(crate) fn try_tmpfs(privileged: bool) -> Result<(), Fault> {
     let refused = |step: &'static str| {
         move |errno| match (errno, privileged) {
             (Errno::NOSYS, _) => Fault::KernelTooOld { missing: "fsopen", errno },

@@ -7,7 +7,7 @@ use holdfast_fs::fuse::Features;
 use crate::config::Store;
 
 /// The promises that are lost, each with the reason.
-pub(super) fn lost(
+pub(crate) fn lost(
     features: Features,
     privileged: bool,
     reads_all: bool,

@@ -10,7 +10,7 @@ use std::thread;
 use holdfast_fs::clock::{Monotonic, System};
 use holdfast_fs::ground::StoreGround;
 use holdfast_fs::namespace::{KernelDraw, Namespace, Observer, Surroundings};
-use holdfast_fs::registry::Bounds;
+use holdfast_fs::registry::{Bounds, Served};
 use holdfast_fs::store::{Store, StoreError};
 use holdfast_fs::tempfs::Commons;
 use rustix::io::Errno;
@@ -21,8 +21,9 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use super::budget::Budget;
 use super::connections::Connections;
 use super::promises;
+use super::restore::Lasting;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
-use crate::control::{self, Facts, Standing, State, Stop, Watching};
+use crate::control::{self, Facts, Happening, Refusals, Standing, State, Stop, Watching};
 use crate::fault::Fault;
 
 /// What the keeper hands over.
@@ -66,11 +67,14 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         generations_per_uid: budget.generations_per_uid(begin.privileged),
         ..Bounds::default()
     };
-    let namespace = namespace(&commons, store, observer, bounds)?;
+    let lasting = Lasting::of(&store)?;
+    let namespace = namespace(&commons, store, &lasting, observer, bounds)?;
+    let (witness, refusals) = control::refusals();
+    commons.set_witness(witness);
     let (happened, events) = unbounded_channel();
-    let mut connections = Connections::new(commons, happened.clone());
+    let mut connections = Connections::new(commons, lasting, happened.clone());
     let (number, device, connection) = connection;
-    let features = connections.open(number, connection)?;
+    let (epoch, features) = connections.open(number, connection)?;
     tracing::info!(?features, device, "connected");
     let facts = Facts {
         mountpoint: begin.mountpoint,
@@ -88,7 +92,8 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
     let standing = Standing::new(move |asked| tell(&asks, &ToKeeper::Look { asked }));
     let state = State::new(namespace, facts, Arc::new(Monotonic), stop.clone(), standing)?;
     let state = Rc::new(state);
-    state.serve(connections.served(number, device));
+    state.serve(Served { epoch, device });
+    state.events.note(Happening::Mounted { epoch, device });
 
     listen_to_keeper(line, &happened)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -99,7 +104,7 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         let (listeners, let_in_by) = unbounded_channel();
         // It is received below.
         let _ = listeners.send(UnixListener::from(listener));
-        let _clients = let_in(let_in_by, Rc::clone(&state), watching, happened);
+        let _clients = let_in(let_in_by, Rc::clone(&state), (watching, refusals), happened);
         tell(line, &ToKeeper::Ready { number });
         let desk = Desk { line, state: &state, stop: &stop, listeners, connections };
         desk.attend(events).await;
@@ -156,16 +161,16 @@ impl Desk<'_> {
                 let _ = self.listeners.send(UnixListener::from(listener));
             }
             (ToWorker::Stands { asked, fault }, _) => self.state.standing().told(asked, fault),
-            (ToWorker::Happened(change), _) => tracing::debug!(?change, "happened"),
+            (ToWorker::Happened(change), _) => self.state.happened(change),
             (message, _) => tracing::warn!(?message, "out of turn"),
         }
     }
 
     fn serve(&mut self, number: u64, device: u64, connection: OwnedFd) {
         match self.connections.open(number, connection) {
-            Ok(features) => {
+            Ok((epoch, features)) => {
                 tracing::info!(?features, device, "connected anew");
-                self.state.serve(self.connections.served(number, device));
+                self.state.serve(Served { epoch, device });
                 tell(self.line, &ToKeeper::Ready { number });
             }
             Err(fault) => tell(self.line, &ToKeeper::Unfit { number, report: fault.report() }),
@@ -187,11 +192,11 @@ impl Desk<'_> {
 fn let_in(
     listeners: UnboundedReceiver<UnixListener>,
     state: Rc<State>,
-    watching: Watching,
+    (watching, refusals): (Watching, Refusals),
     happened: UnboundedSender<Event>,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let end = control::serve(listeners, state, watching).await;
+        let end = control::serve(listeners, state, watching, refusals).await;
         let _ = happened.send(Event::Quiet(end));
     })
 }
@@ -209,6 +214,7 @@ fn filesystem(begin: &Begin, budget: Budget) -> Arc<Commons> {
 fn namespace(
     commons: &Arc<Commons>,
     store: Arc<Store>,
+    lasting: &Lasting,
     observer: Arc<dyn Observer>,
     bounds: Bounds,
 ) -> Result<Arc<Namespace>, Fault> {
@@ -220,17 +226,19 @@ fn namespace(
             Fault::StoreUnusable { step: error.to_string(), errno: Errno::NOTSUP }
         }
     })?;
-    let ground = StoreGround::new(Arc::clone(commons), store)
+    let ground = StoreGround::new(Arc::clone(commons), Arc::clone(&store))
         .map_err(|error| system("start what discards generations", &error))?;
-    Ok(Namespace::new(Surroundings {
+    let surroundings = Surroundings {
         ground: Arc::new(ground),
+        ledger: None,
         observer,
         lineage: Arc::new(control::Lines),
         clock: Arc::new(Monotonic),
         draw: Box::new(KernelDraw),
         bounds,
         first_key,
-    }))
+    };
+    lasting.namespace(&store, surroundings)
 }
 
 fn listen_to_keeper(line: &Arc<Channel>, happened: &UnboundedSender<Event>) -> Result<(), Fault> {

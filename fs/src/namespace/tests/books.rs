@@ -8,7 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::super::*;
-use crate::registry::{Holder, LeaseId, OpenedSession, PolicyRequest, SessionId, Usage};
+use crate::registry::{
+    Holder, LeaseId, OpenedSession, PolicyRequest, SessionId, SessionRecord, Usage,
+};
+use crate::saved::Earlier;
 
 /// A step of the ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +21,7 @@ pub(super) enum Step {
     Lease,
     Resize,
     Used,
+    Keep,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,9 @@ pub(super) struct Pages {
     pub(super) used: BTreeMap<GenerationKey, Usage>,
     /// What fails, and how.
     pub(super) failing: BTreeMap<Step, GroundError>,
+    /// What a daemon that starts again finds: generations, and what is kept of sessions.
+    pub(super) disk: BTreeMap<GenerationKey, (u64, Tree)>,
+    pub(super) kept: BTreeMap<SessionId, SessionRecord>,
     /// Whether no limit can be held.
     pub(super) boundless: bool,
     draining: BTreeMap<GenerationKey, Gone>,
@@ -65,6 +72,7 @@ impl Books {
         let draining = std::mem::take(&mut pages.draining);
         for key in draining.keys() {
             pages.trees.remove(key);
+            pages.disk.remove(key);
             pages.used.remove(key);
         }
         draining
@@ -77,7 +85,8 @@ impl Pages {
             Some(error) => Err(*error),
             None => {
                 self.inodes += 1;
-                Ok(self.inodes)
+                // The first one is the root's.
+                Ok(self.inodes + 1)
             }
         }
     }
@@ -107,6 +116,7 @@ impl Ground for Books {
         let inode = pages.step(Step::Generation)?;
         assert!(pages.sessions.contains_key(session), "a generation without its session");
         let tree = Tree { session: *session, number, room, owner, leases: BTreeSet::new() };
+        pages.disk.insert(key, (inode, tree.clone()));
         assert!(pages.trees.insert(key, tree).is_none(), "a generation raised twice");
         Ok(inode)
     }
@@ -122,7 +132,65 @@ impl Ground for Books {
         assert!(!pages.draining.contains_key(&key), "a lease on what was given away");
         let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
         assert!(tree.leases.insert(*lease), "a lease raised twice");
+        let (_, tree) = pages.disk.get_mut(&key).expect("what is raised is on the disk");
+        tree.leases.insert(*lease);
         Ok(inode)
+    }
+
+    fn take_back_lease(&self, key: GenerationKey, lease: &LeaseId) {
+        self.end_lease(key, lease);
+        let mut pages = self.open();
+        let (_, tree) = pages.disk.get_mut(&key).expect("what is raised is on the disk");
+        assert!(tree.leases.remove(lease), "a lease taken back twice");
+    }
+
+    fn restore_session(
+        &self,
+        session: &SessionId,
+        owner: Owner,
+        inode: u64,
+    ) -> Result<(), GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Session)?;
+        pages.inodes = pages.inodes.max(inode);
+        assert!(pages.sessions.insert(*session, owner).is_none(), "a session restored twice");
+        Ok(())
+    }
+
+    fn restore_generation(
+        &self,
+        session: &SessionId,
+        number: u32,
+        key: GenerationKey,
+        inode: u64,
+    ) -> Result<Found, GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Generation)?;
+        assert!(pages.sessions.contains_key(session), "a generation without its session");
+        let found = pages.disk.get(&key).filter(|(there, _)| *there == inode);
+        let Some((_, tree)) = found.cloned() else {
+            return Ok(Found::Missing("it isn't there"));
+        };
+        assert_eq!((tree.session, tree.number), (*session, number));
+        let tree = Tree { leases: BTreeSet::new(), ..tree };
+        assert!(pages.trees.insert(key, tree).is_none(), "a generation restored twice");
+        Ok(Found::Whole)
+    }
+
+    fn restore_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        _inode: u64,
+    ) -> Result<Found, GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Lease)?;
+        if !pages.disk[&key].1.leases.contains(lease) {
+            return Ok(Found::Missing("it isn't there"));
+        }
+        let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
+        assert!(tree.leases.insert(*lease), "a lease restored twice");
+        Ok(Found::Whole)
     }
 
     fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
@@ -155,6 +223,22 @@ impl Ground for Books {
         let mut pages = self.open();
         pages.step(Step::Used)?;
         Ok(pages.used.get(&key).copied().unwrap_or_default())
+    }
+}
+
+impl Ledger for Books {
+    fn keep(&self, session: &SessionRecord) -> Result<(), GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Keep)?;
+        pages.kept.insert(session.id(), session.clone());
+        Ok(())
+    }
+
+    fn strike(&self, session: SessionId) -> Result<(), GroundError> {
+        let mut pages = self.open();
+        pages.step(Step::Keep)?;
+        pages.kept.remove(&session);
+        Ok(())
     }
 }
 
@@ -219,6 +303,22 @@ impl Clock for Dial {
     }
 }
 
+pub(super) fn around(books: &Arc<Books>, dial: &Arc<Dial>) -> (Surroundings, Receiver<Told>) {
+    let (sender, told) = channel();
+    let (ground, ledger, clock) = (Arc::clone(books), Arc::clone(books), Arc::clone(dial));
+    let surroundings = Surroundings {
+        ground,
+        ledger: Some(ledger),
+        observer: Arc::new(Listener(Mutex::new(sender))),
+        lineage: Arc::new(Hundreds),
+        clock,
+        draw: Box::new(KernelDraw),
+        bounds: Bounds::default(),
+        first_key: GenerationKey::new(1).unwrap(),
+    };
+    (surroundings, told)
+}
+
 /// A namespace and everything around it.
 pub(super) struct World {
     pub(super) namespace: Arc<Namespace>,
@@ -241,21 +341,34 @@ pub(super) const fn held(pid: u32) -> Holder {
 
 impl World {
     pub(super) fn new() -> Self {
-        let (sender, told) = channel();
-        let books = Arc::new(Books::default());
-        let dial = Arc::new(Dial::default());
-        let ground = Arc::clone(&books);
-        let clock = Arc::clone(&dial);
-        let namespace = Namespace::new(Surroundings {
-            ground,
-            observer: Arc::new(Listener(Mutex::new(sender))),
-            lineage: Arc::new(Hundreds),
-            clock,
-            draw: Box::new(KernelDraw),
-            bounds: Bounds::default(),
-            first_key: GenerationKey::new(1).unwrap(),
-        });
-        Self { namespace, books, dial, told }
+        let (books, dial) = (Arc::new(Books::default()), Arc::new(Dial::default()));
+        let (surroundings, told) = around(&books, &dial);
+        Self { namespace: Namespace::new(surroundings), books, dial, told }
+    }
+
+    /// What a daemon that starts again makes of what this one has left.
+    pub(super) fn again(
+        &self,
+        same_boot: bool,
+        lives: &dyn Fn(Process) -> bool,
+    ) -> Result<Self, RestoreError> {
+        let (books, dial) = (Arc::new(Books::default()), Arc::new(Dial::default()));
+        let sessions: Vec<_> = {
+            let (here, mut there) = (self.books.open(), books.open());
+            there.inodes = here.inodes;
+            there.disk = here.disk.clone();
+            there.kept = here.kept.clone();
+            here.kept.values().cloned().collect()
+        };
+        if same_boot {
+            dial.turn(self.dial.now().since_start().as_secs());
+        }
+        let (mut surroundings, told) = around(&books, &dial);
+        let last = self.books.open().disk.last_key_value().map_or(0, |(key, _)| key.get());
+        surroundings.first_key = GenerationKey::new(last + 1).unwrap();
+        let earlier = Earlier { sessions, same_boot };
+        let namespace = Namespace::restore(surroundings, earlier, lives)?;
+        Ok(Self { namespace, books, dial, told })
     }
 
     pub(super) fn told(&self) -> Vec<Told> {
@@ -271,6 +384,15 @@ impl World {
         for gone in self.books.reap().into_values() {
             gone();
         }
+    }
+
+    /// What is kept is what there is.
+    pub(super) fn kept(&self) {
+        let sessions = self.namespace.list_sessions(&Peer { uid: 0, ..peer(1) });
+        let state = self.namespace.lock();
+        let there = sessions.iter().map(|session| state.registry.record(session.id).unwrap());
+        let there: Vec<_> = there.collect();
+        assert_eq!(self.books.open().kept.values().cloned().collect::<Vec<_>>(), there);
     }
 
     /// The registry shows what the books have.

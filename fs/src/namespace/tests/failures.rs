@@ -119,6 +119,7 @@ enum Act {
     Close(usize, bool),
     Dies(u32),
     Reap,
+    Restarts(u32),
     Fail(Step),
     Recover,
 }
@@ -132,6 +133,7 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Step::Lease),
         Just(Step::Resize),
         Just(Step::Used),
+        Just(Step::Keep),
     ];
     prop_oneof![
         3 => name().prop_map(Act::Open),
@@ -141,6 +143,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (name(), any::<bool>()).prop_map(|(name, force)| Act::Close(name, force)),
         2 => (1..6_u32).prop_map(Act::Dies),
         2 => Just(Act::Reap),
+        1 => (1..6_u32).prop_map(Act::Restarts),
         3 => step.prop_map(Act::Fail),
         3 => Just(Act::Recover),
     ]
@@ -149,10 +152,10 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #[test]
     fn whatever_fails_the_books_agree(acts in vec(act(), 1..80)) {
-        let world = World::new();
-        let namespace = &world.namespace;
+        let mut world = World::new();
         let policy = PolicyRequest { size: Some(100), ..PolicyRequest::default() };
         for act in acts {
+            let namespace = &world.namespace;
             // What is refused is no failure here; that the books agree is what is asked.
             match act {
                 Act::Open(name) => {
@@ -174,15 +177,27 @@ proptest! {
                 Act::Dies(pid) => namespace.process_gone(process(pid)),
                 Act::Reap => world.reap(),
                 Act::Fail(step) => world.books.fail(step, GroundError::Full),
-                Act::Recover => world.books.open().failing.clear(),
+                Act::Restarts(dead) => {
+                    world = world.again(true, &|process| process.pid != dead).unwrap();
+                }
+                Act::Recover => {
+                    world.books.open().failing.clear();
+                    namespace.tick();
+                }
             }
             world.agree();
+            if !world.books.open().failing.contains_key(&Step::Keep) {
+                world.kept();
+            }
         }
+        let namespace = &world.namespace;
+        world.books.open().failing.clear();
         for pid in 1..6 {
             namespace.process_gone(process(pid));
         }
         world.reap();
         world.agree();
         prop_assert_eq!(namespace.counts(), Counts::default());
+        world.kept();
     }
 }

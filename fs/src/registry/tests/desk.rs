@@ -48,6 +48,8 @@ pub(super) struct Desk {
     pub(super) now: Timestamp,
     /// What followed from everything so far.
     pub(super) effects: Vec<Effect>,
+    /// How many were made.
+    sessions: u64,
 }
 
 impl Desk {
@@ -61,6 +63,7 @@ impl Desk {
             draw: Sequence::default(),
             now: Timestamp::from_start(Duration::from_secs(1000)),
             effects: Vec::new(),
+            sessions: 0,
         }
     }
 
@@ -85,10 +88,13 @@ impl Desk {
         policy: &PolicyRequest,
         holder: Holder,
     ) -> Result<OpenedSession, RegistryError> {
-        let Self { registry, draw, now, .. } = self;
+        let Self { registry, draw, now, sessions, .. } = self;
         let outcome = match registry.open(peer, name, policy, holder, *now, draw)? {
             Opening::Attached(outcome) => outcome,
-            Opening::New(new) => new.commit(100),
+            Opening::New(new) => {
+                *sessions += 1;
+                new.commit(100 + *sessions)
+            }
         };
         Ok(self.note(outcome))
     }

@@ -101,6 +101,7 @@ proptest! {
             model.settle();
             model.check_effects()?;
             model.check()?;
+            model.check_kept()?;
         }
         model.end()?;
     }

@@ -48,7 +48,7 @@ fn what_one_connection_removes_the_other_one_still_reaches() {
     let (file, _) = f.create(f.root, "file");
     f.fs.write(&f.caller, file.node, Position::At(0), b"data", false).unwrap();
     assert!(matches!(second.lookup(f.root, OsStr::new("file")), Ok(Found::Inode(_))));
-    second.unlink(f.root, OsStr::new("file")).unwrap();
+    second.unlink(&f.caller, f.root, OsStr::new("file")).unwrap();
     assert_eq!(f.fs.attributes(file.node).unwrap().links, 0);
     assert_eq!(f.fs.read(file.node, 0, 100), Ok(b"data".to_vec()));
 }

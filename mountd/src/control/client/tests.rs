@@ -124,3 +124,64 @@ fn a_client_that_is_turned_away_learns_why() {
     let refused = client.call(&wire::Status {}).expect_err("turned away");
     assert_eq!(refused, fault.report_to_client());
 }
+
+/// A page of a daemon's, with as many events missed as is said.
+fn page(missed: u64, continues: bool) -> String {
+    let page = Watched { events: Vec::new(), missed, last: 0, more: false };
+    let parameters = serde_json::to_value(page).expect("JSON");
+    format!("{}\0", serde_json::json!({ "parameters": parameters, "continues": continues }))
+}
+
+/// What a client makes of a daemon that sends this to whoever watches, and then is silent or ends;
+/// and what it was told.
+fn watched(
+    words: String,
+    ends: bool,
+    left: impl Future<Output = ()>,
+) -> (Result<End, FaultReport>, Vec<u64>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("control");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let daemon = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut request = [0; 4096];
+        let length = stream.read(&mut request).expect("a request");
+        assert!(String::from_utf8_lossy(&request[..length]).contains("\"more\":true"));
+        stream.write_all(words.as_bytes()).expect("sent");
+        if !ends {
+            // Until the client is gone.
+            assert_eq!(stream.read(&mut request).expect("its end"), 0);
+        }
+    });
+    let mut client = Client::connect(&socket).expect("a daemon");
+    client.set_deadline(Some(Duration::from_millis(200)));
+    let mut told = Vec::new();
+    let end = client.watch(&Watch::default(), left, |page| {
+        told.push(page.missed);
+        page.missed < 9
+    });
+    drop(client);
+    daemon.join().expect("it didn't panic");
+    (end, told)
+}
+
+#[test]
+fn whoever_watches_is_told_page_by_page_and_why_it_ends() {
+    use std::future::{pending, ready};
+    let pages = || page(1, true) + &page(2, true);
+    let (end, told) = watched(pages() + &page(3, false), false, pending());
+    assert_eq!((end, told), (Ok(End::Daemon), vec![1, 2, 3]));
+    let (end, told) = watched(pages() + &page(9, true), false, pending());
+    assert_eq!((end, told), (Ok(End::Reader), vec![1, 2, 9]), "nobody reads any more");
+    let (end, told) = watched(page(1, true), false, ready(()));
+    assert_eq!((end, told), (Ok(End::Reader), vec![1]));
+    let (end, told) = watched(pages(), true, pending());
+    assert_eq!(end.expect_err("it ended without a word").code, "daemon-unreachable");
+    assert_eq!(told, [1, 2]);
+    let (end, told) = watched(String::new(), false, pending());
+    assert_eq!(end.expect_err("not even one page").code, "daemon-unresponsive");
+    assert!(told.is_empty());
+    // Nothing has to happen within a deadline.
+    let late = async { tokio::time::sleep(Duration::from_millis(300)).await };
+    assert_eq!(watched(page(1, true), false, late), (Ok(End::Reader), vec![1]));
+}

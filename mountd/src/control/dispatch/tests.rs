@@ -269,3 +269,40 @@ fn while_there_is_a_fault_no_lease_is_given_and_afterwards_the_next_one_is() {
     drop((client, late));
     desk.close();
 }
+
+#[test]
+fn a_lease_keeps_the_record_of_its_examination() {
+    let desk = Desk::open();
+    let mut client = desk.client();
+    client.call("OpenSession", json!({ "name": "s" })).expect("a session");
+    let acquired = client.call("AcquireLease", json!({ "session": "s" })).expect("a lease");
+    let lease = acquired["lease"]["id"].clone();
+    let checked = client.call("CheckLease", json!({ "lease": lease })).expect("a lease");
+    assert_eq!(checked.get("qualification"), None);
+
+    let record = |code: &str| {
+        serde_json::to_value(crate::qualify::refused(code)).expect("a record is an object")
+    };
+    for code in ["first", "second"] {
+        let asked = json!({ "lease": lease, "record": record(code) });
+        client.call("Qualify", asked).expect("kept");
+        let checked = client.call("CheckLease", json!({ "lease": lease })).expect("a lease");
+        assert_eq!(checked["qualification"]["fault"], code);
+    }
+    for (lease, record, error) in [
+        (json!("aaaaaaaa"), record("x"), "LeaseUnknown"),
+        (lease.clone(), json!({ "verdict": "qualified" }), "RequestInvalid"),
+        (lease.clone(), record(&"x".repeat(20_000)), "RequestInvalid"),
+    ] {
+        let asked = json!({ "lease": lease, "record": record });
+        let refused = client.call("Qualify", asked).expect_err("refused");
+        assert_eq!(refused.0, format!("org.holdfast.Namespace.{error}"));
+    }
+    for _ in 0..2 {
+        let released = client.call("ReleaseLease", json!({ "lease": lease })).expect("a receipt");
+        assert_eq!(released["receipt"]["qualification"]["fault"], "second");
+    }
+    let asked = json!({ "lease": lease, "record": record("late") });
+    assert_eq!(client.call("Qualify", asked).expect_err("it has ended").1["code"], "lease-unknown");
+    desk.close();
+}

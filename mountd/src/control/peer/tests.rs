@@ -86,11 +86,11 @@ fn a_thread_is_no_process() {
 #[test]
 fn pids_of_another_namespace_are_told_apart() {
     let text = "Name:\tx\nTgid:\t70\nUid:\t5\t6\t7\t8\nNSpid:\t70\t3\n";
-    let status = Status::parse(text, 70).expect("a status");
-    assert_eq!((status.uid, status.leads, status.depth), (5, true, 2));
-    let status = Status::parse("Tgid:\t70\nUid:\t5\t6\t7\t8\n", 71).expect("a status");
-    assert_eq!((status.leads, status.depth), (false, 1));
-    assert!(Status::parse("Tgid:\t70\n", 70).is_none());
+    let status = Status::parse(text).expect("a status");
+    assert_eq!((status.uid, status.process, status.depth), (5, 70, 2));
+    let status = Status::parse("Tgid:\t70\nUid:\t5\t6\t7\t8\n").expect("a status");
+    assert_eq!((status.process, status.depth), (70, 1));
+    assert!(Status::parse("Tgid:\t70\n").is_none());
 }
 
 #[test]

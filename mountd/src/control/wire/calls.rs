@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use zlink::introspect::Type;
 
 use super::{
-    Counts, DownMode, Fault, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode, Receipt,
-    Session,
+    Counts, DownMode, Event, Fault, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode,
+    Receipt, Session,
 };
 
 macro_rules! calls {
@@ -166,6 +166,15 @@ calls! {
     /// What `Status` takes.
     Status {}
 
+    /// What `Watch` takes.
+    Watch {
+        /// The number of the last event that is known already; 0 for everything that is kept. Not
+        /// said, only what happens from now on is told. A number that isn't reached yet is one of
+        /// an earlier daemon's, and everything is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+    }
+
     /// What `Down` takes.
     Down {
         /// What is to become of sessions that live. Not said, the daemon doesn't end then.
@@ -252,6 +261,9 @@ pub struct AcquiredLease {
 pub struct ShownLease {
     /// The lease.
     pub lease: Lease,
+    /// Where it is checked: the record of the last examination that it was told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qualification: Option<super::Qualification>,
 }
 
 /// What `ReleaseLease` gives.
@@ -286,4 +298,17 @@ pub struct CurrentStatus {
     pub fault: Option<Fault>,
     /// How much of everything there is.
     pub counts: Counts,
+}
+
+/// What `Watch` gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Watched {
+    /// The events that are the caller's to see, oldest first.
+    pub events: Vec<Event>,
+    /// How many events, anybody's, have gone before they could be told here.
+    pub missed: u64,
+    /// The number of the last event that was looked at; to be given as `after` the next time.
+    pub last: u64,
+    /// Whether there are more behind that one.
+    pub more: bool,
 }

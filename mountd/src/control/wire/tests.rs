@@ -85,6 +85,7 @@ fn what_is_sent_is_received() {
         held_ms: 1,
         bytes: Some(2),
         inodes: None,
+        qualification: None,
     };
     let wire = comes_back(&ReleasedLease { receipt });
     assert_eq!(wire["receipt"]["end"], "process_gone");
@@ -99,11 +100,41 @@ fn what_is_sent_is_received() {
         json!({ "session": "s" })
     );
     assert_eq!(comes_back(&Nothing {}), json!({}));
+    let event = Event {
+        number: 7,
+        at_ms: 8,
+        kind: EventKind::RemovalRefused,
+        message: "m".into(),
+        code: None,
+        remedy: None,
+        cause: None,
+        epoch: None,
+        device: None,
+        took_ms: None,
+        session: Some("k7q2m9xa".into()),
+        lease: None,
+        attempt: Some(Attempt::Replace),
+        uid: Some(1000),
+        pid: None,
+        executable: None,
+        path: Some("k7q2m9xa/3".into()),
+        count: Some(1),
+    };
+    let wire = comes_back(&Watched { events: vec![event], missed: 0, last: 7, more: false });
+    assert_eq!(
+        wire["events"],
+        json!([{
+            "number": 7, "at_ms": 8, "kind": "removal_refused", "message": "m",
+            "session": "k7q2m9xa", "attempt": "replace", "uid": 1000, "path": "k7q2m9xa/3",
+            "count": 1,
+        }])
+    );
 }
 
 #[test]
 fn a_client_takes_an_answer_that_says_more_than_it_knows() {
-    let mut wire = serde_json::to_value(ShownLease { lease: lease() }).expect("JSON");
+    let mut wire =
+        serde_json::to_value(ShownLease { lease: lease(), qualification: None }).expect("JSON");
     wire["news"] = json!(1);
     wire["lease"]["news"] = json!(1);
     serde_json::from_value::<ShownLease>(wire).expect("the rest is as it was");
@@ -121,6 +152,27 @@ fn a_request_is_parsed_by_its_name() {
     let unfit = Request::parse(name, json!({ "sesion": "s" })).expect_err("a slip");
     assert!(matches!(&unfit, Unfit::Parameters(reason) if reason.contains("sesion")), "{unfit:?}");
     assert!(matches!(Request::parse(name, json!([])), Err(Unfit::Parameters(_))));
+}
+
+#[test]
+fn a_record_in_a_request_has_nothing_unknown_in_it_at_any_depth() {
+    let record = crate::qualify::examine(std::path::Path::new("/"), |_| {});
+    comes_back(&record);
+    let qualify = Qualify { lease: "c5n8t2aa".into(), record: Box::new(record) };
+    let mut wire = comes_back(&qualify);
+    let parsed = |wire: &Value| Request::parse(Qualify::NAME, wire.clone());
+    wire["record"]["error"] = json!(null);
+    wire["record"]["links"] = json!([]);
+    assert!(parsed(&wire).is_ok(), "what says nothing is no news");
+    for place in ["/record", "/record/view", "/record/object", "/record/mounts/0"] {
+        let mut wire = wire.clone();
+        wire.pointer_mut(place).expect("it is there")["news"] = json!(1);
+        let unfit = parsed(&wire).expect_err("unknown");
+        assert!(
+            matches!(&unfit, Unfit::Parameters(reason) if reason.contains("news")),
+            "{unfit:?}"
+        );
+    }
 }
 
 #[test]
@@ -157,7 +209,9 @@ fn the_description_is_one_that_tools_can_read() {
     assert_eq!(text(&read), written, "nothing was lost on the way");
     assert_eq!(read.name(), INTERFACE);
     let methods: BTreeSet<&str> = read.methods().map(|method| method.name().as_str()).collect();
-    for wanted in ["Describe", "OpenSession", "AcquireLease", "ReleaseLease", "Status", "Down"] {
+    for wanted in
+        ["Describe", "OpenSession", "AcquireLease", "ReleaseLease", "Status", "Watch", "Down"]
+    {
         assert!(methods.contains(wanted), "no {wanted} in {methods:?}");
     }
     // Types, methods and errors share one space of names.

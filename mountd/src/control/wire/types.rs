@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use zlink::introspect::CustomType;
 
+use super::Qualification;
+
 /// Who gets through the directories of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, CustomType)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +70,8 @@ pub enum LeaseEnd {
     ConnectionGone,
     /// Its session was closed by force.
     Closed,
+    /// Its directory wasn't there any more when the daemon started again.
+    DirectoryGone,
 }
 
 /// What is to become of sessions that live when the daemon is to end.
@@ -79,7 +83,8 @@ pub enum DownMode {
     Refuse,
     /// No new one is opened, and the daemon ends, and answers, after the last one.
     Drain,
-    /// They end with the daemon.
+    /// The daemon ends at once. Sessions in memory end with it; those in a directory are back when
+    /// it is started again.
     Force,
 }
 
@@ -244,6 +249,9 @@ pub struct Receipt {
     /// Inodes that its generation held when it ended, where that could be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inodes: Option<u64>,
+    /// The record of the last examination that it was told of, as long as there is room for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qualification: Option<Qualification>,
 }
 
 /// A promise that this daemon can't keep on this host.

@@ -11,6 +11,7 @@ use super::super::super::*;
 use super::super::desk::*;
 use super::world::Model;
 use super::{PROCESSES, Step};
+use crate::saved::record::{Lasting, read};
 
 impl Model {
     /// The effects since the last step keep their promises.
@@ -96,6 +97,23 @@ impl Model {
         prop_assert_eq!(registry.draining().into_iter().collect::<BTreeSet<_>>(), draining);
         prop_assert_eq!(registry.watched().into_iter().collect::<BTreeSet<_>>(), watched.clone());
         prop_assert_eq!(&self.watched, &watched);
+        Ok(())
+    }
+
+    /// What is kept is all there is, and a registry that goes on with it is the same but for what
+    /// has ended.
+    pub(super) fn check_kept(&mut self) -> Result<(), TestCaseError> {
+        self.keep_changes();
+        let kept = self.kept.values().map(|(lasting, passing)| {
+            read::<Lasting>(lasting).unwrap().join(Some(read(passing).unwrap()))
+        });
+        let registry = &self.desk.registry;
+        let first = GenerationKey::FIRST;
+        let again = Registry::of_kept(Bounds::default(), first, kept.collect()).unwrap();
+        prop_assert_eq!(&again.sessions, &registry.sessions);
+        prop_assert_eq!(&again.index, &registry.index);
+        let used = registry.index.generations() > 0;
+        prop_assert!(!used || again.next_key <= registry.next_key);
         Ok(())
     }
 

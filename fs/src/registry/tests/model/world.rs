@@ -11,6 +11,7 @@ use proptest::sample::Index as Pick;
 use super::super::super::*;
 use super::super::desk::*;
 use super::{Bind, Hold, NAMES, PROCESSES, Step};
+use crate::saved::record::{Lasting, write};
 
 #[derive(Clone, Debug)]
 pub(super) struct ModelLease {
@@ -56,6 +57,8 @@ pub(super) struct Model {
     pub(super) drained: BTreeSet<GenerationKey>,
     pub(super) watched: BTreeSet<Process>,
     pub(super) lowered: BTreeSet<SessionId>,
+    /// What whoever keeps every change has on the disk.
+    pub(super) kept: BTreeMap<SessionId, (Vec<u8>, Vec<u8>)>,
 }
 
 const USER: u32 = ALICE;
@@ -72,6 +75,7 @@ impl Model {
             drained: BTreeSet::new(),
             watched: BTreeSet::new(),
             lowered: BTreeSet::new(),
+            kept: BTreeMap::new(),
         }
     }
 
@@ -317,11 +321,25 @@ impl Model {
             Step::Restarts => {
                 let records = self.desk.registry.records();
                 let again = Registry::from_records(Bounds::default(), records);
+                self.keep_changes();
                 prop_assert_eq!(&again, &self.desk.registry);
                 self.desk.registry = again;
             }
         }
         Ok(())
+    }
+
+    /// Keeps what has changed, as it is written down.
+    pub(super) fn keep_changes(&mut self) {
+        for id in self.desk.registry.take_changed() {
+            match self.desk.registry.record(id) {
+                Some(session) => {
+                    let (lasting, passing) = Lasting::split(&session);
+                    self.kept.insert(id, (write(&lasting).unwrap(), write(&passing).unwrap()));
+                }
+                None => drop(self.kept.remove(&id)),
+            }
+        }
     }
 
     pub(super) fn retire_all(&mut self, id: SessionId) {
