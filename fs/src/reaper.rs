@@ -349,14 +349,22 @@ impl Work {
         for key in self.commons.keys() {
             self.forget_absences(&connections, key);
         }
+        // What a kernel is told from now on it doesn't believe anyway. One that knows the root alone
+        // has nothing to doubt, and to tell it so would have it drop the answer that it waits for: it
+        // would then take the root for what it is before the first answer, closed to everybody.
+        let told: Vec<_> = connections
+            .into_iter()
+            .map(|connection| (connection.table().nodes(), connection))
+            .filter(|(nodes, _)| nodes.iter().any(|node| *node != Node::ROOT))
+            .collect();
         // From here on the new connection may be served.
         drop(joined);
-        for connection in connections {
+        for (nodes, connection) in told {
             let Some(kernel) = connection.kernel() else { continue };
-            if let Err(errno) = kernel.prune(&connection.table().nodes()) {
+            if let Err(errno) = kernel.prune(&nodes) {
                 tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
             }
-            for node in connection.table().nodes() {
+            for node in nodes.into_iter().filter(|node| connection.table().knows(*node)) {
                 expect_unknown(kernel.invalidate(node));
             }
         }
