@@ -80,7 +80,8 @@ impl Mount {
         let mut options = vec![
             ("source", SOURCE.to_owned()),
             ("subtype", SOURCE.to_owned()),
-            ("rootmode", "40000".to_owned()),
+            // What the kernel goes by until its first question is answered.
+            ("rootmode", "41777".to_owned()),
             ("user_id", host.uid.to_string()),
             ("group_id", host.gid.to_string()),
         ];
