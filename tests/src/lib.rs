@@ -2,14 +2,19 @@
 //!
 //! Nothing here may touch a mount, a process or a directory that a test did not make itself.
 
+pub mod client;
 pub mod command;
 pub mod daemon;
+pub mod detach;
 pub mod differential;
+pub mod holder;
 pub mod mounts;
 pub mod need;
 pub mod processes;
+pub mod replacement;
 pub mod report;
 pub mod stage;
 pub mod status;
 pub mod sys;
+pub mod times;
 pub mod user;
