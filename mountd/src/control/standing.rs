@@ -12,8 +12,9 @@ use crate::fault::{Fault, FaultReport};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long where it is known that something is wrong: the keeper is busy with that.
-const HASTE: Duration = Duration::from_millis(500);
+/// How long where it is known that something is wrong: the keeper may be busy with that, and about
+/// to have mended it.
+const HASTE: Duration = Duration::from_secs(2);
 
 /// What the keeper said last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
