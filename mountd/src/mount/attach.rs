@@ -180,6 +180,16 @@ impl Mount {
         self.attached.contains(&identity)
     }
 
+    /// Whether any mount of it may be somewhere still; those that are gone are given up.
+    pub(crate) fn is_somewhere(&mut self) -> bool {
+        if let Ok(table) = Table::read() {
+            self.attached.retain(|mount| {
+                table.by_id(mount.id).is_some_and(|entry| entry.device == mount.device)
+            });
+        }
+        !self.attached.is_empty()
+    }
+
     /// Whether the filesystem can be attached again after somebody has detached it.
     pub(crate) const fn comes_back(&self) -> bool {
         self.kept.is_some()
@@ -216,10 +226,7 @@ impl Mount {
             }
             Err(errno) => return Err(refused("attach the mount")(errno)),
         }
-        self.attached.retain({
-            let table = Table::read().unwrap_or_default();
-            move |gone| table.by_id(gone.id).is_some_and(|entry| entry.device == gone.device)
-        });
+        self.is_somewhere();
         self.attached.push(new);
         let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
         let seen = at(place);

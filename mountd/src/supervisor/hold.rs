@@ -5,11 +5,13 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::config::Host;
 use crate::fault::{Fault, FaultReport};
 use crate::mount::attach::Mount;
 use crate::mount::check::{Found, Mountpoint, look};
+use crate::mount::identity::Identity;
 
 /// What the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +35,18 @@ pub(crate) struct Hold {
     mount: Option<Mount>,
     /// Mounts of ours of connections that have ended, which may be somewhere still.
     left: Vec<Mount>,
+    /// A mount that another daemon of this user serves, or doesn't answer for, and when it was
+    /// found to.
+    taken: Option<(Identity, Instant, FaultReport)>,
 }
+
+/// How long a mount that is another daemon's isn't asked again, which may take as long as it likes.
+const LEFT_ALONE: Duration = Duration::from_secs(10);
 
 impl Hold {
     /// No mount yet.
     pub(crate) const fn new(host: Host, path: PathBuf, context: Option<String>) -> Self {
-        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new() }
+        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new(), taken: None }
     }
 
     /// Where the namespace is to appear, without links.
@@ -50,8 +58,17 @@ impl Hold {
     pub(crate) fn see(&self) -> Sight {
         let ours = |identity| self.mount.as_ref().is_some_and(|mount| mount.is(identity));
         match look(&self.path, self.host, ours) {
-            Ok(Found::Ours) => Sight::Ours,
-            Ok(Found::Free) => Sight::Free,
+            Ok(Found::Known) => Sight::Ours,
+            Ok(Found::Absent | Found::Free) => Sight::Free,
+            // Whether it may be replaced is found out when that is tried.
+            Ok(Found::OfThisUser(_, identity)) => match &self.taken {
+                Some((taken, since, fault))
+                    if *taken == identity && since.elapsed() < LEFT_ALONE =>
+                {
+                    Sight::Unfit(fault.clone())
+                }
+                _ => Sight::Free,
+            },
             Err(fault) => Sight::Unfit(fault.report()),
         }
     }
@@ -68,7 +85,14 @@ impl Hold {
     /// Checks the path, and makes the directory where there is none. `made` says whether the
     /// directory that is there was made by an earlier daemon.
     pub(crate) fn check(&mut self, made: impl FnOnce(&Path) -> bool) -> Result<&Mountpoint, Fault> {
-        let mut found = Mountpoint::check(&self.path, self.host)?;
+        let mut found = Mountpoint::check(&self.path, self.host).inspect_err(|fault| {
+            self.taken = match look(&self.path, self.host, |_| false) {
+                Ok(Found::OfThisUser(_, identity)) => {
+                    Some((identity, Instant::now(), fault.report()))
+                }
+                _ => None,
+            };
+        })?;
         let before = self.mountpoint.as_ref();
         let same = before.is_some_and(|before| {
             before.directory.made && found.place.is(before.directory.descriptor.as_fd())
@@ -94,6 +118,7 @@ impl Hold {
         if let Some(mut before) = self.mount.take() {
             before.let_go();
             self.left.push(before);
+            self.left.retain_mut(Mount::is_somewhere);
         }
         let mount = self.mount.insert(mount);
         let device = mount.device;
