@@ -8,8 +8,9 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::param::page_size;
 
-use crate::namespace::{Found, Gone, Ground, GroundError, Owner, Room};
+use crate::namespace::{Found, Gone, Ground, GroundError, Owner, Remains, Room, Stuck, Unclaimed};
 use crate::node::{GenerationKey, Node};
 use crate::reaper::Reaper;
 use crate::registry::{LeaseId, Mode, SessionId, Usage};
@@ -60,6 +61,10 @@ impl StoreGround {
 impl Ground for StoreGround {
     fn holds_limits(&self) -> bool {
         self.store.holds_limits()
+    }
+
+    fn grain(&self) -> u64 {
+        page_size() as u64
     }
 
     fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
@@ -117,7 +122,7 @@ impl Ground for StoreGround {
     }
 
     fn take_back_lease(&self, key: GenerationKey, lease: &LeaseId) {
-        self.end_lease(key, lease);
+        let _ = self.end_lease(key, lease);
         let removed = self.tree(key).map(|tree| tree.remove_directory(&lease.to_string()));
         if let Ok(Err(error)) = removed {
             tracing::warn!(%lease, %error, "a directory stays that nobody was given");
@@ -179,15 +184,14 @@ impl Ground for StoreGround {
         }
     }
 
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
-        let Some(tree) = self.commons.tree_of(key) else { return };
-        if let Ok(node) = tree.directory_node(&lease.to_string()) {
-            self.commons.structure().release(node);
-        }
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) -> Option<u64> {
+        let node = self.commons.tree_of(key)?.directory_node(&lease.to_string()).ok()?;
+        self.commons.structure().release(node);
+        Some(node.raw())
     }
 
-    fn drain(&self, key: GenerationKey, gone: Gone) {
-        self.reaper.drain(key, gone);
+    fn drain(&self, key: GenerationKey, gone: Gone, stuck: Stuck) {
+        self.reaper.drain(key, gone, stuck);
     }
 
     fn lower_session(&self, session: &SessionId) {
@@ -202,7 +206,10 @@ impl Ground for StoreGround {
     }
 
     fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError> {
-        Ok(self.store.resize(&*self.tree(key)?, limits(room))?)
+        match self.commons.tree_of(key) {
+            Some(tree) => Ok(self.store.resize(&tree, limits(room))?),
+            None => Ok(()),
+        }
     }
 
     fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
@@ -210,6 +217,39 @@ impl Ground for StoreGround {
             Some(tree) => Ok(tree.used()?),
             None => Ok(Usage::default()),
         }
+    }
+
+    fn is_written(&self, key: GenerationKey, take_note: bool) -> bool {
+        self.commons.tree_of(key).is_some_and(|tree| tree.is_written(take_note))
+    }
+
+    fn sweep_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        inode: u64,
+        sweep: bool,
+    ) -> Result<Remains, GroundError> {
+        let (name, node) = (lease.to_string(), Node::from_raw(inode));
+        self.reaper.sweep(key, name, node, sweep)
+    }
+
+    fn unclaimed(
+        &self,
+        first: GenerationKey,
+        claimed: &dyn Fn(GenerationKey) -> bool,
+    ) -> Result<Vec<Unclaimed>, GroundError> {
+        let mut unclaimed = Vec::new();
+        for key in self.store.keys()?.into_iter().filter(|key| *key < first && !claimed(*key)) {
+            if let Some((uid, usage)) = self.store.look(key)? {
+                unclaimed.push(Unclaimed { key, uid, usage });
+            }
+        }
+        Ok(unclaimed)
+    }
+
+    fn sweep_generation(&self, key: GenerationKey) -> Result<(), GroundError> {
+        Ok(self.store.discard(key)?)
     }
 }
 

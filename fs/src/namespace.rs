@@ -13,6 +13,8 @@ mod observer;
 mod restore;
 mod room;
 mod sessions;
+mod share;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,10 +22,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use self::draw::KernelDraw;
 pub use self::error::NamespaceError;
-pub use self::ground::{Found, Gone, Ground, GroundError, Owner, Room};
+pub use self::ground::{
+    Blockage, Found, Gone, Ground, GroundError, Owner, Remains, Room, Stuck, Unclaimed,
+};
 pub use self::ledger::Ledger;
-pub use self::observer::{Lineage, Observer};
+pub use self::observer::{Leaving, Lineage, Observer};
 pub use self::restore::RestoreError;
+use self::room::Rooms;
+pub use self::room::{Look, Total};
+use self::sweep::Left;
+pub use self::sweep::{Leftover, What};
 use crate::clock::{Clock, Timestamp};
 use crate::node::GenerationKey;
 use crate::registry::{
@@ -47,6 +55,8 @@ pub struct Surroundings {
     pub draw: Box<dyn Draw + Send>,
     /// How much of everything there may be.
     pub bounds: Bounds,
+    /// Bytes that all generations together may hold, where there is a limit.
+    pub total: Option<u64>,
     /// The first key for a generation.
     pub first_key: GenerationKey,
 }
@@ -67,12 +77,16 @@ pub struct Namespace {
     observer: Arc<dyn Observer>,
     lineage: Arc<dyn Lineage>,
     clock: Arc<dyn Clock>,
+    /// Generations with a smaller key are an earlier daemon's.
+    first_key: GenerationKey,
     state: Mutex<State>,
 }
 
 struct State {
     registry: Registry,
     draw: Box<dyn Draw + Send>,
+    rooms: Rooms,
+    left: Left,
     /// What the observer was told last.
     due: Option<Timestamp>,
     /// Sessions that are kept otherwise than they are, since that failed.
@@ -96,9 +110,11 @@ impl Namespace {
             clock,
             draw,
             bounds: _,
-            first_key: _,
+            total,
+            first_key,
         } = surroundings;
-        let state = Mutex::new(State { registry, draw, due: None, unkept: BTreeSet::new() });
+        let (rooms, left, unkept) = (Rooms::new(total), Left::default(), BTreeSet::new());
+        let state = Mutex::new(State { registry, draw, rooms, left, due: None, unkept });
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             ground,
@@ -106,6 +122,7 @@ impl Namespace {
             observer,
             lineage,
             clock,
+            first_key,
             state,
         })
     }
@@ -172,9 +189,22 @@ impl Namespace {
 
     fn drained(&self, key: GenerationKey) {
         let mut state = self.lock();
+        let session = state.registry.session_of_generation(key);
+        let leaving = state.leaving(key);
         let outcome = state.registry.drained(key);
         if !self.carry_out(&mut state, outcome) {
             tracing::warn!(key = key.get(), "a generation is gone that was not to be drained");
+            return;
+        }
+        state.rooms.forget(key);
+        if state.left.forget(key)
+            && let Some(leaving) = leaving
+        {
+            self.observer.discard_blocked(leaving, None);
+        }
+        // What it held is there for the others of its session.
+        if let Some(session) = session.and_then(|id| state.registry.record(id)) {
+            self.share_again(&mut state, &session.view());
         }
     }
 
@@ -196,10 +226,16 @@ impl Namespace {
                     }
                     match kind {
                         LeaseKind::Shared => {}
-                        LeaseKind::Private => self.ground.end_lease(generation, &lease),
+                        LeaseKind::Private => {
+                            let inode = self.ground.end_lease(generation, &lease);
+                            state.left.lease(generation, lease, inode, self.clock.now());
+                        }
                     }
                 }
-                Effect::Drain(key) => self.ground.drain(key, self.when_gone(key)),
+                Effect::Drain(key) => {
+                    state.left.drains(key, self.clock.now());
+                    self.ground.drain(key, self.when_gone(key), self.when_stuck(key));
+                }
                 Effect::LowerSession(session) => {
                     self.ground.lower_session(&session);
                     self.observer.session_gone(session);

@@ -4,151 +4,39 @@
 //! It must never take away what the kernel still uses, and nothing of ours is locked while it asks
 //! the kernel: the kernel may have to wait for a serving thread first.
 
+mod desk;
 mod discard;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use self::desk::Desk;
 use self::discard::Discarder;
-use crate::namespace::Gone;
+use self::sweep::Job;
+use crate::namespace::{Blockage, Gone, GroundError, Remains, Stuck};
 use crate::node::{GenerationKey, Node};
 use crate::store::{Store, Tree};
 use crate::tempfs::{Attendant, Commons, TempFs, expect_unknown};
-
-/// How long the kernel is given to answer a pruning with forgets before what is left counts as in
-/// use. Nothing is lost if it takes longer: the next forget has it looked at again.
-const SETTLE: Duration = Duration::from_millis(20);
-
-/// How long a new connection waits at the most until nothing is believed missing any more.
-const DOUBT: Duration = Duration::from_secs(1);
 
 /// How long to wait before a generation that was in use is looked at again although nothing was
 /// heard of it: leaving a directory is nothing that the kernel tells.
 const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(8);
 
-/// How soon a generation in use is looked at again, at the soonest: a program that works in it
-/// makes the kernel forget something all the time.
-const PACE: Duration = Duration::from_millis(200);
-
 /// How often the kernel is asked at the most before something else has its turn; a tree that is
 /// deeper goes with the next pass.
 const ROUNDS: usize = 64;
 
-/// What the thread is asked to do.
-#[derive(Default)]
-struct Inbox {
-    drain: Vec<(GenerationKey, Gone)>,
-    lower: Vec<(Node, OsString)>,
-    descriptors_short: bool,
-    forgotten: bool,
-    /// Who waits until no connection believes any more what was missing before it joined.
-    joined: Vec<mpsc::SyncSender<()>>,
-    changed: BTreeSet<Node>,
-    stop: bool,
-}
-
-#[derive(Default)]
-struct Desk {
-    inbox: Mutex<Inbox>,
-    arrived: Condvar,
-}
-
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, put: impl FnOnce(&mut Inbox)) {
-        put(&mut self.lock());
-        self.arrived.notify_one();
-    }
-
-    /// Waits for anything, but no longer than `limit` if there is one, and takes all of it.
-    fn take(&self, limit: Option<Duration>) -> Inbox {
-        let nothing = |inbox: &mut Inbox| inbox.is_empty();
-        let mut inbox = match limit {
-            None => self
-                .arrived
-                .wait_while(self.lock(), nothing)
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(limit) => {
-                self.arrived
-                    .wait_timeout_while(self.lock(), limit, nothing)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-        };
-        std::mem::take(&mut *inbox)
-    }
-
-    /// Lets forgets gather, unless there is something else to do.
-    fn pause_for_more(&self) -> Inbox {
-        let (mut inbox, _) = self
-            .arrived
-            .wait_timeout_while(self.lock(), PACE, |inbox| {
-                inbox.is_empty() || inbox.has_only_forgets()
-            })
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *inbox)
-    }
-
-    /// Waits a little for a forget.
-    fn wait_for_forget(&self) {
-        let (mut inbox, _) = self
-            .arrived
-            .wait_timeout_while(self.lock(), SETTLE, |inbox| !inbox.forgotten && !inbox.stop)
-            .unwrap_or_else(PoisonError::into_inner);
-        inbox.forgotten = false;
-    }
-}
-
-impl Inbox {
-    fn is_empty(&self) -> bool {
-        !self.forgotten && self.has_nothing_but_forgets()
-    }
-
-    fn has_only_forgets(&self) -> bool {
-        self.forgotten && self.has_nothing_but_forgets()
-    }
-
-    fn has_nothing_but_forgets(&self) -> bool {
-        self.drain.is_empty()
-            && self.lower.is_empty()
-            && !self.descriptors_short
-            && self.joined.is_empty()
-            && self.changed.is_empty()
-            && !self.stop
-    }
-}
-
-impl Attendant for Desk {
-    fn descriptors_short(&self) {
-        self.put(|inbox| inbox.descriptors_short = true);
-    }
-
-    fn forgotten(&self) {
-        self.put(|inbox| inbox.forgotten = true);
-    }
-
-    fn joined(&self) {
-        let (done, told) = mpsc::sync_channel(1);
-        self.put(|inbox| inbox.joined.push(done));
-        // It ends soon, or with the reaper; a kernel that takes longer is not worth the wait.
-        let _ = told.recv_timeout(DOUBT);
-    }
-
-    fn changed(&self, node: Node) {
-        self.put(|inbox| {
-            inbox.changed.insert(node);
-        });
-    }
-}
+/// How often a generation is looked at before it is told that it is in use.
+const STUCK: u32 = 3;
 
 /// The thread, for whoever has work for it. It ends with this value.
 pub(crate) struct Reaper {
@@ -173,8 +61,23 @@ impl Reaper {
     }
 
     /// Takes a generation away once the kernel uses nothing in it, and then calls `gone`.
-    pub(crate) fn drain(&self, key: GenerationKey, gone: Gone) {
-        self.desk.put(|inbox| inbox.drain.push((key, gone)));
+    pub(crate) fn drain(&self, key: GenerationKey, gone: Gone, stuck: Stuck) {
+        self.desk.put(|inbox| inbox.drain.push((key, gone, stuck)));
+    }
+
+    /// Looks whether the kernel uses anything in the directory of a lease that has ended, and takes
+    /// it away where it is to be swept.
+    pub(crate) fn sweep(
+        &self,
+        key: GenerationKey,
+        name: String,
+        node: Node,
+        sweep: bool,
+    ) -> Result<Remains, GroundError> {
+        let (job, answer) = Job::new(key, name, node, sweep);
+        self.desk.put(|inbox| inbox.sweep.push(job));
+        let gone = GroundError::Refused { step: "asking the reaper", errno: Errno::CANCELED };
+        answer.recv().unwrap_or(Err(gone))
     }
 
     /// A session's directory has lost its name.
@@ -241,11 +144,19 @@ fn count(known: &[Known]) -> BTreeMap<GenerationKey, usize> {
     counts
 }
 
+/// A generation that is to go.
+struct Draining {
+    gone: Gone,
+    stuck: Stuck,
+    /// How often it was looked at.
+    passes: u32,
+}
+
 struct Work {
     commons: Arc<Commons>,
     discarder: Discarder,
     desk: Arc<Desk>,
-    draining: BTreeMap<GenerationKey, Gone>,
+    draining: BTreeMap<GenerationKey, Draining>,
     patience: Duration,
 }
 
@@ -272,14 +183,23 @@ impl Work {
             } else {
                 *PATIENCE.start()
             };
-            for (key, gone) in inbox.drain {
+            for (key, gone, stuck) in inbox.drain {
                 self.commons.watch_forgets(key, true);
-                self.draining.insert(key, gone);
+                self.draining.insert(key, Draining { gone, stuck, passes: 0 });
             }
             for (session, name) in inbox.lower {
                 self.lower(session, &name);
             }
             self.pass();
+            for draining in self.draining.values_mut() {
+                draining.passes = draining.passes.saturating_add(1);
+                if draining.passes == STUCK {
+                    (draining.stuck)(Blockage::InUse);
+                }
+            }
+            for job in inbox.sweep {
+                self.sweep(job);
+            }
         }
     }
 
@@ -383,12 +303,12 @@ impl Work {
     }
 
     fn finish(&mut self, key: GenerationKey) {
-        let Some(gone) = self.draining.remove(&key) else { return };
+        let Some(draining) = self.draining.remove(&key) else { return };
         match self.take_out(key) {
-            Drained::Yes(tree) => self.discarder.discard(tree, gone),
-            Drained::Already => gone(),
+            Drained::Yes(tree) => self.discarder.discard(tree, draining.gone, draining.stuck),
+            Drained::Already => (draining.gone)(),
             Drained::InUse => {
-                self.draining.insert(key, gone);
+                self.draining.insert(key, draining);
             }
         }
     }

@@ -162,6 +162,17 @@ impl Registry {
             .ok_or_else(|| RegistryError::LeaseUnknown { lease: lease.to_owned() })
     }
 
+    /// Every generation that is there.
+    pub fn generations(&self) -> impl Iterator<Item = GenerationKey> {
+        self.index.generation_keys()
+    }
+
+    /// The session that has a generation.
+    #[must_use]
+    pub fn session_of_generation(&self, key: GenerationKey) -> Option<SessionId> {
+        self.index.session_of_generation(key)
+    }
+
     /// The processes whose end matters.
     #[must_use]
     pub fn watched(&self) -> Vec<Process> {

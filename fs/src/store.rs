@@ -6,17 +6,21 @@
 mod absent;
 mod dir;
 mod discard;
+mod survey;
 mod tmpfs;
 mod tree;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use thiserror::Error;
 
 pub(crate) use self::absent::Absence;
+pub(crate) use self::survey::Survey;
 pub use self::tree::Tree;
 use crate::node::GenerationKey;
+use crate::registry::Usage;
 
 /// What a generation may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +160,26 @@ impl Store {
                 Some(home) => Tree::find(key, &home),
             },
         }
+    }
+
+    /// To whom a generation's files belong that an earlier daemon made, and what is in it; `None`
+    /// where it is none of ours.
+    ///
+    /// # Errors
+    /// Where that can't be told.
+    pub(crate) fn look(&self, key: GenerationKey) -> Result<Option<(u32, Usage)>, StoreError> {
+        let home = match &self.0 {
+            Kind::Tmpfs => None,
+            Kind::Dir(base) => dir::find(base, key)?,
+        };
+        let Some(home) = home else { return Ok(None) };
+        let looking = refused("looking at what is in the generation");
+        let owner = match Tree::find(key, &home)? {
+            Some(tree) => fstat(tree.root()).map_err(&looking)?.st_uid,
+            None => fstat(&home).map_err(&looking)?.st_uid,
+        };
+        let survey = Survey::of(home, |_| ()).map_err(looking)?;
+        Ok(Some((owner, survey.usage)))
     }
 
     /// The keys of all generations that are there, whoever made them.

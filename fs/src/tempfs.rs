@@ -22,6 +22,7 @@ mod xattr;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
@@ -62,6 +63,8 @@ pub struct TempFs {
     table: InodeTable,
     files: OpenFiles,
     kernel: OnceLock<Arc<dyn Kernel>>,
+    /// Files that are open for writing.
+    writers: AtomicUsize,
 }
 
 impl TempFs {
@@ -85,6 +88,7 @@ impl TempFs {
             table: InodeTable::new(records, descriptors)?,
             files: OpenFiles::new(descriptors / 8),
             kernel: OnceLock::new(),
+            writers: AtomicUsize::new(0),
         })
     }
 

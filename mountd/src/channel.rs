@@ -96,6 +96,8 @@ pub(crate) struct Begin {
     pub(crate) store: Store,
     /// After how long without use to leave.
     pub(crate) idle_exit: Option<Duration>,
+    /// Bytes that all sessions together may hold, where somebody has said it.
+    pub(crate) total: Option<u64>,
 }
 
 /// What the worker tells the keeper.

@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod session;
 mod status;
+mod sweep;
 mod watch;
 
 use std::ffi::OsStr;
@@ -57,6 +58,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Status(args) => status::run(socket, args, output),
         Command::Qualify(args) => qualify::run(socket, args, output),
         Command::Doctor(_) => doctor::run(socket, output),
+        Command::Sweep(args) => sweep::run(socket, args, output),
         Command::Watch(args) => watch::run(socket, args, output),
         Command::Down(args) => down::run(socket, args, output),
         Command::Worker => serve::worker(),

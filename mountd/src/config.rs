@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) store: Store,
     /// After how long without use the daemon leaves.
     pub(crate) idle_exit: Option<Duration>,
+    /// Bytes that all sessions together may hold.
+    pub(crate) total: Option<u64>,
     /// The SELinux context of the mount.
     pub(crate) context: Option<String>,
 }
@@ -89,6 +91,7 @@ pub(crate) struct Flags {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) store: Option<Store>,
     pub(crate) idle_exit: Option<Duration>,
+    pub(crate) total: Option<u64>,
     pub(crate) context: Option<String>,
 }
 
@@ -104,6 +107,8 @@ struct File {
     store: Option<Store>,
     #[serde(default, deserialize_with = "value::duration")]
     idle_exit: Option<Duration>,
+    #[serde(default, deserialize_with = "value::size")]
+    total: Option<u64>,
     context: Option<String>,
 }
 
@@ -174,11 +179,20 @@ fn resolve(around: &Surroundings<'_>, flags: Flags) -> Result<Settings, Fault> {
         Some(duration) => Some(duration),
         None => variable_value("HOLDFAST_IDLE_EXIT", variable, parse_duration)?,
     };
+    let total = match flags.total {
+        Some(total) => Some(total),
+        None => variable_value("HOLDFAST_TOTAL", variable, parse_size)?,
+    };
     let context = match flags.context {
         Some(context) => Some(context),
         None => variable_value("HOLDFAST_CONTEXT", variable, |text| Ok(text.to_owned()))?,
     };
     let own_socket_directory = socket.is_none();
+    let (store, total) = (store.or(file.store).unwrap_or(Store::Tmpfs), total.or(file.total));
+    if let (Store::Dir(_), Some(_)) = (&store, total) {
+        let reason = "a directory as store can't be held to a total".to_owned();
+        return Err(bad("total")(reason));
+    }
     Ok(Settings {
         mountpoint: mountpoint.or(file.mountpoint).unwrap_or_else(|| default_mountpoint(*host)),
         socket: match socket {
@@ -186,8 +200,9 @@ fn resolve(around: &Surroundings<'_>, flags: Flags) -> Result<Settings, Fault> {
             None => default_socket(*host, variable, own)?,
         },
         own_socket_directory,
-        store: store.or(file.store).unwrap_or(Store::Tmpfs),
+        store,
         idle_exit: idle_exit.or(file.idle_exit),
+        total,
         context: context.or(file.context),
     })
 }

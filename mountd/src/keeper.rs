@@ -13,7 +13,7 @@ mod stand;
 mod store;
 
 pub(crate) use privilege::require_all as require_privileges;
-pub(crate) use seat::look as look_at_socket;
+pub(crate) use seat::{is_left, look as look_at_socket};
 pub(crate) use store::look as look_at_store;
 
 use std::io;
@@ -128,6 +128,7 @@ impl Keeper {
             socket: seat.socket().to_owned(),
             store: settings.store.clone(),
             idle_exit: settings.idle_exit,
+            total: settings.total,
         };
         let stopped = match self.start(seat, store, begin)? {
             Some(stopped) => stopped,
@@ -264,6 +265,18 @@ impl Keeper {
         self.hold.leave();
         detached
     }
+}
+
+/// Takes away what a daemon of this user has left that ended without doing so, as one would that
+/// starts there and stops at once. Where one serves there, nothing is done.
+pub(crate) fn clear_remnants(host: Host, settings: &Settings) -> Result<(), Fault> {
+    let mountpoint = canonical(&settings.mountpoint).unwrap_or_else(|| settings.mountpoint.clone());
+    let Some(seat) = seat::take(host, settings, &mountpoint)? else { return Ok(()) };
+    let mut hold = Hold::new(host, settings.mountpoint.clone(), None);
+    let checked = hold.check(|path| seat.was_made(path)).map(drop);
+    hold.leave();
+    seat.leave();
+    checked
 }
 
 /// The path without links, as a daemon that serves it names it.

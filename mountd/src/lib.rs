@@ -15,6 +15,7 @@ mod mount;
 mod place;
 pub mod qualify;
 mod supervisor;
+mod sweep;
 mod sys;
 mod worker;
 

@@ -9,6 +9,7 @@ mod enter;
 mod promises;
 mod restore;
 mod serve;
+mod total;
 
 pub(crate) use budget::Budget;
 pub(crate) use enter::{enter_user_namespace, try_tmpfs};

@@ -16,29 +16,35 @@ pub enum NamespaceError {
     /// The filesystem beneath.
     #[error(transparent)]
     Ground(#[from] GroundError),
-    /// Retired generations that are still leased or used hold all the bytes that the session has.
-    #[error(
-        "session {session} has no bytes left for a generation: {held} of {limit} are held by retired ones"
-    )]
+    /// The generations of a session, retired ones that are still used too, hold all the bytes that
+    /// it may have.
+    #[error("session {session} is full: {held} of its {limit} bytes are held")]
     SessionFull {
         /// Which one.
         session: SessionId,
         /// Its limit.
         limit: u64,
-        /// What its retired generations hold.
+        /// What its generations hold.
         held: u64,
     },
-    /// Retired generations that are still leased or used hold all the inodes that the session has.
-    #[error(
-        "session {session} has no inodes left for a generation: {held} of {limit} are held by retired ones"
-    )]
+    /// The generations of a session, retired ones that are still used too, hold all the inodes that
+    /// it may have.
+    #[error("session {session} is full: {held} of its {limit} inodes are held")]
     SessionOutOfInodes {
         /// Which one.
         session: SessionId,
         /// Its limit.
         limit: u64,
-        /// What its retired generations hold.
+        /// What its generations hold.
         held: u64,
+    },
+    /// All sessions together hold all the bytes that the daemon may give out.
+    #[error("the daemon's total is reached: {used} of {limit} bytes are held by all sessions")]
+    TotalReached {
+        /// The total.
+        limit: u64,
+        /// What is held of it.
+        used: u64,
     },
 }
 
@@ -49,7 +55,7 @@ impl NamespaceError {
         match self {
             Self::Registry(error) => error.code(),
             Self::Ground(error) => error.code(),
-            Self::SessionFull { .. } => "store-full",
+            Self::SessionFull { .. } | Self::TotalReached { .. } => "store-full",
             Self::SessionOutOfInodes { .. } => "store-out-of-inodes",
         }
     }

@@ -47,6 +47,42 @@ pub enum Found {
 /// Called once, when a generation that was drained is gone.
 pub type Gone = Box<dyn FnOnce() + Send>;
 
+/// Called where a generation that is drained doesn't go.
+pub type Stuck = Box<dyn Fn(Blockage) + Send>;
+
+/// Why a generation that is to go doesn't.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blockage {
+    /// Something in it is used.
+    InUse,
+    /// Something in it can't be removed; what the kernel says. It is tried again.
+    Refused(String),
+}
+
+/// What became of something that is left over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It isn't there any more, or something else is.
+    Nothing,
+    /// Something in it is used, or that can't be told.
+    InUse(Usage),
+    /// Nobody uses it.
+    Unused(Usage),
+    /// It was swept.
+    Swept(Usage),
+}
+
+/// A generation in the store that no session has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unclaimed {
+    /// Its key.
+    pub key: GenerationKey,
+    /// The owner of its files' root.
+    pub uid: u32,
+    /// What is in it.
+    pub usage: Usage,
+}
+
 /// The filesystem beneath the namespace: it makes and removes the directories that the registry
 /// decided about.
 ///
@@ -56,6 +92,9 @@ pub type Gone = Box<dyn FnOnce() + Send>;
 pub trait Ground: Send + Sync {
     /// Whether a generation can be held to its room at all.
     fn holds_limits(&self) -> bool;
+
+    /// The smallest number of bytes by which generations differ in what they may hold.
+    fn grain(&self) -> u64;
 
     /// Makes a session's directory below the root; its inode's number.
     ///
@@ -131,18 +170,20 @@ pub trait Ground: Send + Sync {
 
     /// A private lease has ended: its directory is an ordinary one from now on. It stays, with
     /// what is in it, until somebody removes it or the generation goes: a process that went its
-    /// own way may still be in it.
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId);
+    /// own way may still be in it. Answers with the number of its inode, where it is there.
+    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) -> Option<u64>;
 
     /// Nobody leases this generation any more, and nobody will. Once the kernel doesn't use it
     /// either, it is to be discarded and its name removed, and then `gone` called: from a thread
-    /// of the ground's own with nothing of the ground's locked, never from within this call.
-    fn drain(&self, key: GenerationKey, gone: Gone);
+    /// of the ground's own with nothing of the ground's locked, never from within this call. So is
+    /// `stuck`, once for each reason, where it doesn't go at once.
+    fn drain(&self, key: GenerationKey, gone: Gone, stuck: Stuck);
 
     /// Removes a session's directory; there is no generation in it any more.
     fn lower_session(&self, session: &SessionId);
 
-    /// Gives a generation other room while it is in use.
+    /// Gives a generation other room while it is in use; nothing where it was drained and is gone
+    /// already, though that was not said yet.
     ///
     /// # Errors
     /// Where it holds more than that already, or the store has no limits.
@@ -154,6 +195,43 @@ pub trait Ground: Send + Sync {
     /// # Errors
     /// Where that can't be told.
     fn used(&self, key: GenerationKey) -> Result<Usage, GroundError>;
+
+    /// Whether a file of a generation was opened for writing since this was taken note of the last
+    /// time. From then on it is told anew.
+    fn is_written(&self, key: GenerationKey, take_note: bool) -> bool;
+
+    /// Looks whether anybody uses anything in the directory of a private lease that has ended, if it
+    /// still is the one with this inode, and where nobody does and it is to be swept removes it.
+    ///
+    /// It takes as long as the directory is large, so unlike all others it is called with nothing
+    /// locked.
+    ///
+    /// # Errors
+    /// Where it can't be looked at or removed.
+    fn sweep_lease(
+        &self,
+        key: GenerationKey,
+        lease: &LeaseId,
+        inode: u64,
+        sweep: bool,
+    ) -> Result<Remains, GroundError>;
+
+    /// The generations in the store that an earlier daemon has left: those before `first` that
+    /// `claimed` doesn't say are a session's. With nothing locked, too.
+    ///
+    /// # Errors
+    /// Where the store can't be looked at.
+    fn unclaimed(
+        &self,
+        first: GenerationKey,
+        claimed: &dyn Fn(GenerationKey) -> bool,
+    ) -> Result<Vec<Unclaimed>, GroundError>;
+
+    /// Discards a generation that no session has. With nothing locked, too.
+    ///
+    /// # Errors
+    /// Where something in it can't be removed.
+    fn sweep_generation(&self, key: GenerationKey) -> Result<(), GroundError>;
 }
 
 /// Why the ground could not do what it was asked for.

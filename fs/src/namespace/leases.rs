@@ -3,8 +3,7 @@
 //! It must never record what the ground could not make.
 
 use super::ground::Owner;
-use super::room::room_left;
-use super::{Namespace, NamespaceError, State};
+use super::{GroundError, Namespace, NamespaceError, State};
 use crate::registry::{
     Binding, LeaseKind, LeaseView, Peer, Process, Receipt, RegistryError, SessionView,
 };
@@ -39,7 +38,8 @@ impl Namespace {
         let inode = match kind {
             LeaseKind::Shared => None,
             LeaseKind::Private => {
-                Some(self.ground.raise_lease(new.generation(), &new.id(), owner)?)
+                let raised = self.ground.raise_lease(new.generation(), &new.id(), owner);
+                Some(raised.map_err(|error| refused(error, &view))?)
             }
         };
         let (id, key) = (new.id(), new.generation());
@@ -103,14 +103,41 @@ impl Namespace {
         session: &SessionView,
         owner: Owner,
     ) -> Result<(), NamespaceError> {
-        let Some(new) = state.registry.new_generation(peer, session.id.as_str())? else {
+        if state.registry.new_generation(peer, session.id.as_str())?.is_none() {
             return Ok(());
+        }
+        let room = self.make_room(state, session)?;
+        let raised = match state.registry.new_generation(peer, session.id.as_str())? {
+            None => return Ok(()),
+            Some(new) => {
+                let (number, key) = (new.number(), new.key());
+                let raised = self.ground.raise_generation(&session.id, number, key, room, owner);
+                raised.map(|inode| {
+                    new.commit(inode);
+                    state.rooms.gave(key, room);
+                })
+            }
         };
-        let room = room_left(&*self.ground, session.id, &session.policy, &session.generations)?;
-        let (number, key) = (new.number(), new.key());
-        let inode = self.ground.raise_generation(&session.id, number, key, room, owner)?;
-        new.commit(inode);
+        if let Err(error) = raised {
+            // What retired ones were to give up for it they keep.
+            self.share_again(state, session);
+            return Err(refused(error, session));
+        }
         self.keep_changes(state);
         Ok(())
+    }
+}
+
+/// Where a limit of the session is the reason, it is named.
+fn refused(error: GroundError, session: &SessionView) -> NamespaceError {
+    let (id, policy) = (session.id, &session.policy);
+    match (error, policy.size, policy.inodes) {
+        (GroundError::Full, Some(limit), _) => {
+            NamespaceError::SessionFull { session: id, limit, held: limit }
+        }
+        (GroundError::OutOfInodes, _, Some(limit)) => {
+            NamespaceError::SessionOutOfInodes { session: id, limit, held: limit }
+        }
+        (error, _, _) => error.into(),
     }
 }

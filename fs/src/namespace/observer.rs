@@ -2,8 +2,20 @@
 //!
 //! It must never be a way to change the namespace: that would be from within a change.
 
+use super::ground::Blockage;
 use crate::clock::Timestamp;
 use crate::registry::{Process, SessionId};
+
+/// A generation that is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its session.
+    pub session: SessionId,
+    /// The owner of that.
+    pub uid: u32,
+    /// Its number within the session.
+    pub number: u32,
+}
 
 /// Who is told what the namespace waits for.
 ///
@@ -24,6 +36,9 @@ pub trait Observer: Send + Sync {
     /// A session that was sealed is gone, with all that was in it. It may be long after anything
     /// that a client did.
     fn session_gone(&self, session: SessionId);
+
+    /// A generation that is to go doesn't, and why; `None` where it has gone after all.
+    fn discard_blocked(&self, generation: Leaving, why: Option<Blockage>);
 }
 
 /// Who descends from whom.

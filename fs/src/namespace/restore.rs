@@ -134,7 +134,8 @@ impl Namespace {
         effects.retain(|effect| !effect.is_about_any_of(&lost.generations));
         self.carry_out(state, Outcome { value: (), effects });
         for key in drained.into_iter().filter(|key| !lost.generations.contains(key)) {
-            self.ground.drain(key, self.when_gone(key));
+            state.left.drains(key, now);
+            self.ground.drain(key, self.when_gone(key), self.when_stuck(key));
         }
     }
 }

@@ -3,7 +3,6 @@
 //! It must never record what the ground could not make.
 
 use super::ground::{GroundError, Owner, Room};
-use super::room::room_left;
 use super::{Namespace, NamespaceError, State};
 use crate::registry::{
     Holder, OpenedSession, Opening, Peer, Policy, PolicyRequest, SessionView, TokenId,
@@ -117,17 +116,15 @@ impl Namespace {
         inodes: Option<u64>,
     ) -> Result<SessionView, NamespaceError> {
         let mut state = self.lock();
-        let new = state.registry.resize(peer, session, size, inodes, self.clock.now())?;
-        if !new.is_the_same() {
-            self.check_limits(new.policy())?;
+        let now = self.clock.now();
+        let new = state.registry.resize(peer, session, size, inodes, now)?;
+        let (id, policy, same) = (new.session(), new.policy(), new.is_the_same());
+        if !same {
+            self.check_limits(policy)?;
+            let view = state.registry.session(peer, id.as_str())?;
+            self.change_room(&mut state, &view, &policy)?;
         }
-        let generations = new.generations();
-        let current = generations.iter().find(|generation| !generation.retired);
-        if let Some(current) = current.filter(|_| !new.is_the_same()) {
-            let room = room_left(&*self.ground, new.session(), &new.policy(), &generations)?;
-            self.ground.resize(current.key, room)?;
-        }
-        new.commit();
+        state.registry.resize(peer, id.as_str(), size, inodes, now)?.commit();
         self.keep_changes(&mut state);
         self.tell_when_due(&mut state);
         Ok(state.registry.session(peer, session)?)
@@ -183,7 +180,7 @@ impl Namespace {
         let state = self.lock();
         let view = state.registry.leasable(peer, session)?;
         if view.current.is_none() {
-            room_left(&*self.ground, view.id, &view.policy, &view.generations)?;
+            self.check_room(&state, &view)?;
         }
         Ok(view)
     }

@@ -4,3 +4,4 @@ mod books;
 mod failures;
 mod restore;
 mod rules;
+mod sweep;

@@ -10,15 +10,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::namespace::Gone;
+use super::sweep::Answer;
+use crate::namespace::{Blockage, Gone, GroundError, Remains, Stuck};
 use crate::node::GenerationKey;
+use crate::registry::Usage;
 use crate::store::{Store, Tree};
 
 /// How long to wait before what could not be removed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// A tree that is to go, and whom to tell.
-type Discarded = (Arc<Tree>, Gone);
+/// What is to go, and whom to tell.
+enum Discarded {
+    /// A tree.
+    Tree(Arc<Tree>, Gone, Stuck),
+    /// A directory of that name that was set aside, and what is in it.
+    Aside(Arc<Tree>, String, Usage, Answer),
+}
 
 /// The thread. It does what it was given before it ends with this value.
 pub(super) struct Discarder {
@@ -35,9 +42,24 @@ impl Discarder {
     }
 
     /// Discards a tree, then says that it is gone.
-    pub(super) fn discard(&self, tree: Arc<Tree>, gone: Gone) {
+    pub(super) fn discard(&self, tree: Arc<Tree>, gone: Gone, stuck: Stuck) {
+        self.send(Discarded::Tree(tree, gone, stuck));
+    }
+
+    /// Removes what was set aside in a tree, then answers.
+    pub(super) fn discard_aside(
+        &self,
+        tree: Arc<Tree>,
+        name: String,
+        usage: Usage,
+        answer: Answer,
+    ) {
+        self.send(Discarded::Aside(tree, name, usage, answer));
+    }
+
+    fn send(&self, discarded: Discarded) {
         if let Some(work) = &self.work
-            && work.send((tree, gone)).is_err()
+            && work.send(discarded).is_err()
         {
             tracing::error!("nobody discards generations any more");
         }
@@ -64,13 +86,19 @@ fn run(store: &Store, given: &Receiver<Discarded>) {
             given.recv_timeout(AGAIN)
         };
         match next {
-            Ok((tree, gone)) => {
+            Ok(Discarded::Aside(tree, name, usage, answer)) => {
+                let removed = tree.discard_aside(&name).map_err(GroundError::from);
+                // Whoever asked may have left.
+                let _ = answer.send(removed.map(|()| Remains::Swept(usage)));
+            }
+            Ok(Discarded::Tree(tree, gone, stuck)) => {
                 let key = tree.key();
                 // Of a tree in memory, this is all there is to do.
                 drop(tree);
                 if let Err(error) = store.discard(key) {
                     tracing::error!(generation = key.get(), %error, "files are left, for now");
                     left.insert(key);
+                    stuck(Blockage::Refused(error.to_string()));
                 }
                 gone();
             }

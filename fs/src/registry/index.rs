@@ -131,6 +131,10 @@ impl Index {
         self.generations.get(&key).copied()
     }
 
+    pub(crate) fn generation_keys(&self) -> impl Iterator<Item = GenerationKey> {
+        self.generations.keys().copied()
+    }
+
     pub(crate) fn generations(&self) -> usize {
         self.generations.len()
     }

@@ -10,9 +10,7 @@ use super::index::Index;
 use super::lease::Lease;
 use super::session::Session;
 use super::token::Token;
-use super::{
-    GenerationView, LeaseId, LeaseKind, LeaseView, OpenedSession, Outcome, Policy, SessionId,
-};
+use super::{LeaseId, LeaseKind, LeaseView, OpenedSession, Outcome, Policy, SessionId};
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
 
@@ -184,13 +182,7 @@ impl NewPolicy<'_> {
         self.policy == self.session.policy
     }
 
-    /// Its generations.
-    #[must_use]
-    pub fn generations(&self) -> Vec<GenerationView> {
-        self.session.view().generations
-    }
-
-    /// The current generation has the new limits.
+    /// Its generations have the new limits.
     pub fn commit(self) {
         let Self { session, index, changed, policy, now } = self;
         session.policy = policy;

@@ -53,6 +53,16 @@ impl Absent {
         true
     }
 
+    /// Takes the names in these directories out.
+    pub(crate) fn take_below(&self, parents: &HashSet<Node>) -> HashSet<Absence> {
+        self.lock().noted.extract_if(|absence| parents.contains(&absence.parent)).collect()
+    }
+
+    /// Takes one name out; whether it was there.
+    pub(crate) fn take(&self, parent: Node, name: &OsStr) -> bool {
+        self.lock().noted.remove(&Absence { parent, name: name.to_owned() })
+    }
+
     /// Takes all names out.
     pub(crate) fn take_all(&self) -> HashSet<Absence> {
         std::mem::take(&mut self.lock().noted)

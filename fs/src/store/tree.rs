@@ -2,16 +2,18 @@
 //!
 //! It must never be reached by a path; its one descriptor is all that keeps it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, fchmod, fchown, fstatvfs, mkdirat,
-    openat, statx, unlinkat,
+    AtFlags, Gid, Mode, OFlags, RenameFlags, StatVfs, StatxFlags, Uid, chmod, fchmod, fchown,
+    fstatvfs, mkdirat, openat, renameat_with, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::absent::Absent;
+use super::discard::empty;
 use super::tmpfs::OWN_INODES;
 use super::{Ownership, StoreError, refused};
 use crate::node::{GenerationKey, Node};
@@ -30,6 +32,8 @@ pub struct Tree {
     root_node: Node,
     handles: bool,
     absent: Absent,
+    /// A file was opened for writing since this was taken note of.
+    written: AtomicBool,
 }
 
 impl Tree {
@@ -69,6 +73,7 @@ impl Tree {
             root,
             root_node: Node::new(key, inode).ok_or(StoreError::InodeTooLarge(inode))?,
             absent: Absent::default(),
+            written: AtomicBool::new(false),
         })
     }
 
@@ -104,6 +109,46 @@ impl Tree {
     pub(crate) fn remove_directory(&self, name: &str) -> Result<(), StoreError> {
         unlinkat(&self.root, name, AtFlags::REMOVEDIR)
             .map_err(refused("removing the lease's directory"))
+    }
+
+    /// A directory in the root of the tree, if it is this one.
+    pub(crate) fn open_directory(&self, name: &str, node: Node) -> Result<Option<OwnedFd>, Errno> {
+        let directory = match openat(&self.root, name, DIRECTORY, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        // The held descriptor keeps its number from becoming another one's.
+        let inode = statx(&directory, "", AtFlags::EMPTY_PATH, StatxFlags::INO)?.stx_ino;
+        Ok((self.node(inode) == Some(node)).then_some(directory))
+    }
+
+    /// Moves a directory out of the tree to where no name leads.
+    pub(crate) fn set_aside(&self, name: &str) -> Result<(), StoreError> {
+        let home = self.home()?;
+        renameat_with(&self.root, name, home, aside(name), RenameFlags::NOREPLACE)
+            .map_err(refused("setting a directory aside"))
+    }
+
+    /// Moves it back.
+    pub(crate) fn put_back(&self, name: &str) -> Result<(), StoreError> {
+        let home = self.home()?;
+        renameat_with(home, aside(name), &self.root, name, RenameFlags::NOREPLACE)
+            .map_err(refused("putting a directory back"))
+    }
+
+    /// Removes what was set aside. It takes as long as that is large.
+    pub(crate) fn discard_aside(&self, name: &str) -> Result<(), StoreError> {
+        let (home, name) = (self.home()?, aside(name));
+        let discarding = refused("removing what was set aside");
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = openat(&home, &name, path, Mode::empty()).map_err(&discarding)?;
+        // Its owner may have closed it.
+        chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), Mode::RWXU).map_err(&discarding)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(&held, ".", flags, Mode::empty()).map_err(&discarding)?;
+        empty(&directory).map_err(&discarding)?;
+        unlinkat(&home, &name, AtFlags::REMOVEDIR).map_err(&discarding)
     }
 
     /// The node of a directory in the root of the tree.
@@ -167,6 +212,20 @@ impl Tree {
         })
     }
 
+    /// A file is opened for writing; whether that is news.
+    pub(crate) fn begins_to_be_written(&self) -> bool {
+        !self.written.load(Ordering::Relaxed) && !self.written.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether a file was opened for writing; it is news again where that is taken note of.
+    pub(crate) fn is_written(&self, take_note: bool) -> bool {
+        if take_note {
+            self.written.swap(false, Ordering::AcqRel)
+        } else {
+            self.written.load(Ordering::Acquire)
+        }
+    }
+
     /// Names that the kernel was told are not there.
     pub(crate) const fn absent(&self) -> &Absent {
         &self.absent
@@ -186,4 +245,9 @@ fn own(directory: BorrowedFd<'_>, ownership: Ownership) -> Result<(), StoreError
         .map_err(refused("giving the directory to its owner"))?;
     fchmod(directory, Mode::from_raw_mode(ownership.permissions.into()))
         .map_err(refused("setting the mode of the directory"))
+}
+
+/// The name of a directory that was set aside.
+fn aside(name: &str) -> String {
+    format!("aside-{name}")
 }

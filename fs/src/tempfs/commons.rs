@@ -43,6 +43,8 @@ pub struct Commons {
     witness: OnceLock<Arc<dyn Witness>>,
     draining: RwLock<HashSet<GenerationKey>>,
     connections: RwLock<Vec<Arc<TempFs>>>,
+    /// Whom to tell that somebody begins to write.
+    writing: OnceLock<Box<dyn Fn() + Send + Sync>>,
     several: AtomicBool,
     options: Options,
 }
@@ -59,6 +61,7 @@ impl Commons {
             witness: OnceLock::new(),
             draining: RwLock::default(),
             connections: RwLock::default(),
+            writing: OnceLock::new(),
             several: AtomicBool::new(false),
             options,
         })
@@ -162,6 +165,26 @@ impl Commons {
 
     pub(crate) fn attendant(&self) -> Option<&dyn Attendant> {
         self.attendant.get().map(AsRef::as_ref)
+    }
+
+    /// Has somebody told, at most once a second of each generation, that a file is opened for
+    /// writing; the first one stays.
+    pub fn tell_when_written(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.writing.set(Box::new(tell));
+    }
+
+    /// A file was opened for writing, which is news of its generation.
+    pub(super) fn written(&self) {
+        if let Some(tell) = self.writing.get() {
+            tell();
+        }
+    }
+
+    /// Whether any file is open for writing.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        let writes = |fs: &Arc<TempFs>| fs.writers.load(Ordering::Acquire) > 0;
+        self.connections().iter().any(writes)
     }
 
     /// Has the attendant told of inodes of a generation that the kernel forgets, or no longer.

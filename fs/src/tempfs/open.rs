@@ -1,6 +1,7 @@
 //! Opening and releasing files.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{OFlags, ftruncate};
 
@@ -10,6 +11,9 @@ use crate::error::Error;
 use crate::inode_table::Opened;
 use crate::node::Node;
 use crate::store::Tree;
+
+/// In a handle, that the file is open for writing.
+const WRITES: u64 = 1 << 32;
 
 /// A file that the kernel has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +55,8 @@ impl TempFs {
                     .ok_or(Error::Forgotten)?
             }
         };
-        let opened = self.open_file_of(opened);
+        let writes = flags & OFlags::ACCMODE != OFlags::RDONLY;
+        let opened = self.open_file_of(node, opened, writes);
         match self.prepare(caller, &tree, node, flags, opened.backing.is_none()) {
             Ok(()) => Ok(opened),
             Err(error) => {
@@ -95,12 +100,18 @@ impl TempFs {
         if opened.backing.is_none() {
             self.files.keep(node, file);
         }
-        Ok(self.open_file_of(opened))
+        Ok(self.open_file_of(node, opened, true))
     }
 
-    fn open_file_of(&self, opened: Opened) -> OpenFile {
+    fn open_file_of(&self, node: Node, opened: Opened, writes: bool) -> OpenFile {
+        if writes {
+            self.writers.fetch_add(1, Ordering::AcqRel);
+            if self.tree(node).is_ok_and(|tree| tree.begins_to_be_written()) {
+                self.commons.written();
+            }
+        }
         OpenFile {
-            handle: opened.incarnation.into(),
+            handle: u64::from(opened.incarnation) | if writes { WRITES } else { 0 },
             backing: opened.backing,
             pages: if !self.may_be_remembered() {
                 Pages::Bypassed
@@ -118,7 +129,12 @@ impl TempFs {
 
     /// Ends an open.
     pub fn release(&self, node: Node, handle: u64) {
-        let Ok(incarnation) = u32::try_from(handle) else { return };
+        let Ok(incarnation) = u32::try_from(handle & !WRITES) else { return };
+        if handle & WRITES != 0 {
+            let one_less = |writers: usize| writers.checked_sub(1);
+            // A connection that was taken over began to count late.
+            let _ = self.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        }
         let backing = self.table.released(node, incarnation);
         if self.table.opens(node) == 0 {
             self.files.released(node, self.table.is_unlinked(node));

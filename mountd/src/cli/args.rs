@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Qualify(QualifyArgs),
     /// Is this host fit, what is missing, and what does that cost?
     Doctor(JsonArgs),
+    /// What is left of what has ended, and sweep it away: never anything leased or in use
+    Sweep(SweepArgs),
     /// What happens, line by line, for as long as the daemon lives
     Watch(WatchArgs),
     /// Stop the daemon
@@ -71,6 +73,7 @@ impl Command {
             Self::Status(args) => args.json,
             Self::Qualify(args) => args.json,
             Self::Doctor(args) => args.json,
+            Self::Sweep(args) => args.json,
             Self::Watch(args) => args.json,
             Self::Down(args) => args.json,
             Self::Run(args) => args.json,
@@ -91,6 +94,9 @@ pub(crate) struct ServeArgs {
     /// Leave after this long without a session, lease, use or connection
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_exit: Option<Duration>,
+    /// How much all sessions together may hold in memory: `4G` [default: half of what there is]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) total: Option<u64>,
     /// The SELinux context of the mount
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) context: Option<String>,
@@ -367,6 +373,17 @@ pub(crate) struct StatusArgs {
 pub(crate) struct QualifyArgs {
     /// The directory
     pub(crate) path: PathBuf,
+    /// Answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Flags of `sweep`.
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Answer as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -48,6 +48,7 @@ fn serve(
         socket: socket.map(Path::to_owned),
         store: args.store.clone(),
         idle_exit: args.idle_exit,
+        total: args.total,
         context: args.context.clone(),
     };
     let settings = Settings::read(host, flags)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::args::StatusArgs;
-use super::output::{Output, ago, table};
+use super::output::{Output, ago, bytes, table};
 use crate::control::client::Client;
 use crate::control::wire;
 
@@ -29,6 +29,13 @@ pub(crate) fn run(socket: Option<&Path>, _args: &StatusArgs, output: Output) -> 
     Ok(ExitCode::SUCCESS)
 }
 
+fn held(status: &wire::CurrentStatus) -> String {
+    match (status.used, status.total) {
+        (Some(used), Some(total)) => format!("{} of {}", bytes(used), bytes(total)),
+        _ => "what the directory's filesystem has room for".to_owned(),
+    }
+}
+
 fn words(Told { description, status }: &Told) -> String {
     let users = if description.many_users { "all users" } else { "its own user" };
     let counts = &status.counts;
@@ -42,6 +49,7 @@ fn words(Told { description, status }: &Told) -> String {
         row("sessions", format!("{}, sealed: {}", counts.sessions, counts.sealed)),
         row("generations", format!("{}, retired: {}", counts.generations, counts.retired)),
         row("leases", counts.leases.to_string()),
+        row("holds", held(status)),
         row("connections", counts.connections.to_string()),
     ];
     if let Some(wire::Fault { code, message, remedy, cause }) = &status.fault {

@@ -57,6 +57,27 @@ fn flags_over_variables_over_file() {
 }
 
 #[test]
+fn a_total_is_a_size_and_no_directory_has_one() {
+    let of = |variables: &[(&str, &str)], file: &str, flag: Option<u64>| {
+        let flags = Flags { total: flag, ..Flags::default() };
+        settings(USER, variables, file, flags).map(|settings| settings.total)
+    };
+    let file = "total = '2G'";
+    assert_eq!(of(&[], "", None), Ok(None));
+    assert_eq!(of(&[], file, None), Ok(Some(2 << 30)));
+    assert_eq!(of(&[("HOLDFAST_TOTAL", "1M")], file, None), Ok(Some(1 << 20)));
+    assert_eq!(of(&[("HOLDFAST_TOTAL", "1M")], file, Some(7)), Ok(Some(7)));
+    for (variables, file) in
+        [([("HOLDFAST_TOTAL", "much")], ""), ([("HOLDFAST_STORE", "dir:/d")], file)]
+    {
+        assert_eq!(
+            of(&variables, file, None).map_err(|fault| fault.code()),
+            Err("settings-invalid")
+        );
+    }
+}
+
+#[test]
 fn a_bad_value_is_named_by_its_place() {
     type Variables = [(&'static str, &'static str)];
     let cases: &[(&Variables, &str, &str)] = &[

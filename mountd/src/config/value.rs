@@ -121,6 +121,11 @@ pub(super) fn store<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Store>,
     Store::parse_absolute(&text).map(Some).map_err(D::Error::custom)
 }
 
+pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_size(&text).map(Some).map_err(D::Error::custom)
+}
+
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     parse_duration(&text).map(Some).map_err(D::Error::custom)

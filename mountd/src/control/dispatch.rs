@@ -4,6 +4,7 @@
 
 mod introspection;
 mod qualify;
+mod sweep;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -190,6 +191,7 @@ impl Dispatch {
             NamespaceError::Registry(_) => {}
             NamespaceError::Ground(_)
             | NamespaceError::SessionFull { .. }
+            | NamespaceError::TotalReached { .. }
             | NamespaceError::SessionOutOfInodes { .. } => {
                 let (uid, fault) = (self.peer.uid, namespace_fault(error));
                 if self.state.is_news(uid, fault.code()) {
@@ -281,6 +283,7 @@ impl Dispatch {
                 Answer::ListLeases(wire::ShownLeases { leases, more })
             }
             Request::Qualify(asked) => Answer::Qualify(self.qualify(asked)?),
+            Request::Sweep(asked) => Answer::Sweep(self.sweep(&asked).await?),
             Request::Status(_) => Answer::Status(self.state.status(peer)),
             Request::Watch(asked) => {
                 let viewer = self.state.viewer(*peer);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_fs::namespace::{Blockage, Leaving};
 use holdfast_fs::registry::{Peer, Served};
 use holdfast_fs::tempfs::{Attempt, Refusal};
 use tokio::sync::watch;
@@ -75,6 +76,8 @@ pub(crate) enum Happening {
         /// The connection that its directory handles were of.
         epoch: u64,
     },
+    /// A generation that is to go doesn't, and why; `None` where it has gone after all.
+    Discard(Leaving, Option<Blockage>),
 }
 
 impl Happening {
@@ -261,6 +264,23 @@ fn event(happening: Happening) -> (wire::Event, Audience) {
                 ..plain(EventKind::HandlesDead, message)
             };
             (event, Audience::Owner(owner))
+        }
+        Happening::Discard(Leaving { session, uid, number }, why) => {
+            let (kind, message, cause) = match why {
+                Some(Blockage::InUse) => {
+                    let message = "a generation that is to go is still in use";
+                    (EventKind::DiscardBlocked, message, None)
+                }
+                Some(Blockage::Refused(cause)) => {
+                    let message = "files of a generation can't be removed yet";
+                    (EventKind::DiscardBlocked, message, Some(cause))
+                }
+                None => (EventKind::Discarded, "a generation that was in use is gone", None),
+            };
+            let path = Some(format!("{session}/{number}"));
+            let session = Some(session.to_string());
+            let event = wire::Event { session, path, cause, ..plain(kind, message) };
+            (event, Audience::Owner(uid))
         }
     }
 }

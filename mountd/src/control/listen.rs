@@ -21,6 +21,7 @@ use super::dispatch::Dispatch;
 use super::framing::{Framed, message};
 use super::processes::Watching;
 use super::refusals::Refusals;
+use super::room::Writing;
 use super::state::State;
 use super::wire;
 use crate::channel::Why;
@@ -40,6 +41,7 @@ pub(crate) async fn serve(
     state: Rc<State>,
     watching: Watching,
     refusals: Refusals,
+    writing: Writing,
 ) -> Result<Why, Fault> {
     let failed = |step| {
         move |error: io::Error| Fault::System {
@@ -58,6 +60,7 @@ pub(crate) async fn serve(
             Why::Asked
         }
         never = refusals.run(Rc::clone(&state)) => match never {},
+        never = writing.run(Rc::clone(&state)) => match never {},
         accepted = accept(&mut listeners, &state, &mut clients) => {
             accepted.map_err(failed("listen"))?;
             // Nobody will come any more.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_fs::clock::Timestamp;
-use holdfast_fs::namespace::Observer;
+use holdfast_fs::namespace::{Blockage, Leaving, Observer};
 use holdfast_fs::registry::{Process, SessionId};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -24,6 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::events::Happening;
 use super::peer::start_of;
 use super::state::State;
 use crate::sys::readable;
@@ -42,6 +43,7 @@ enum Said {
     Unwatch(Process),
     Due(Option<Timestamp>),
     Gone,
+    Discard(Leaving, Option<Blockage>),
 }
 
 /// The namespace's end.
@@ -71,6 +73,10 @@ impl Observer for Teller {
     fn session_gone(&self, _session: SessionId) {
         self.tell(Said::Gone);
     }
+
+    fn discard_blocked(&self, generation: Leaving, why: Option<Blockage>) {
+        self.tell(Said::Discard(generation, why));
+    }
 }
 
 /// What there is to wait for.
@@ -97,6 +103,9 @@ impl Watching {
                     Some(Said::Due(at)) => timer.set(at)?,
                     // Whoever waits for that looks again below.
                     Some(Said::Gone) => {}
+                    Some(Said::Discard(generation, why)) => {
+                        state.events.note(Happening::Discard(generation, why));
+                    }
                     // The namespace is gone.
                     None => return Ok(()),
                 },

@@ -19,7 +19,9 @@ pub(super) fn namespace_fault(error: &NamespaceError) -> Fault {
     match error {
         NamespaceError::Registry(error) => registry_fault(error),
         NamespaceError::Ground(error) => ground_fault(error),
-        NamespaceError::SessionFull { .. } => Fault::StoreFull,
+        NamespaceError::SessionFull { .. } | NamespaceError::TotalReached { .. } => {
+            Fault::StoreFull
+        }
         NamespaceError::SessionOutOfInodes { .. } => Fault::StoreOutOfInodes,
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_fs::clock::Timestamp;
+use holdfast_fs::namespace::{Leftover, What};
 use holdfast_fs::registry as own;
 
 use super::wire;
@@ -99,6 +100,48 @@ impl Show<'_> {
 
     fn since(&self, moment: Timestamp) -> u64 {
         milliseconds(self.now.since(moment))
+    }
+}
+
+pub(super) fn leftover(show: &Show<'_>, left: &Leftover) -> wire::Leftover {
+    let (kind, why, session, generation, lease, key) = match left.what {
+        What::Lease { session, generation, lease } => {
+            let why = "its lease has ended";
+            let kind = wire::LeftoverKind::EndedLease;
+            (kind, why, Some(session), Some(generation), Some(lease), None)
+        }
+        What::Retired { session, generation } => {
+            let why = "it is to go as soon as it is let go";
+            let kind = wire::LeftoverKind::RetiredGeneration;
+            (kind, why, Some(session), Some(generation), None, None)
+        }
+        What::Unclaimed { key } => {
+            let why = "an earlier daemon has left it, and no session has it";
+            (wire::LeftoverKind::UnclaimedGeneration, why, None, None, None, Some(key.get()))
+        }
+    };
+    let below = match (session, generation, lease) {
+        (Some(session), Some(generation), Some(lease)) => {
+            Some(format!("{session}/{generation}/{lease}"))
+        }
+        (Some(session), Some(generation), None) => Some(format!("{session}/{generation}")),
+        (_, _, _) => None,
+    };
+    wire::Leftover {
+        kind,
+        why: why.to_owned(),
+        uid: left.uid,
+        session: session.map(|session| session.to_string()),
+        generation,
+        lease: lease.map(|lease| lease.to_string()),
+        path: below.map(|below| show.path(&below)),
+        key,
+        age_ms: left.since.map(|since| show.since(since)),
+        bytes: left.usage.map(|usage| usage.bytes),
+        inodes: left.usage.map(|usage| usage.inodes),
+        busy: left.busy,
+        swept: left.swept,
+        refused: left.refused.map(|error| error.to_string()),
     }
 }
 

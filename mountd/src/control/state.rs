@@ -113,6 +113,8 @@ pub(crate) struct State {
     news: RefCell<News>,
     pub(super) records: RefCell<Records>,
     connections: RefCell<Connections>,
+    /// Held by the one who sweeps.
+    pub(super) sweeping: tokio::sync::Mutex<()>,
     changed: watch::Sender<()>,
 }
 
@@ -175,6 +177,7 @@ impl State {
             news: RefCell::default(),
             records: RefCell::default(),
             connections: RefCell::default(),
+            sweeping: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(()),
         })
     }
@@ -265,12 +268,15 @@ impl State {
     }
 
     pub(super) fn status(&self, peer: &Peer) -> wire::CurrentStatus {
+        let total = self.namespace.total();
         wire::CurrentStatus {
             uptime_ms: milliseconds(self.clock.now().since(self.started)),
             draining: self.draining(),
             device: self.serving.get().device,
             epoch: self.serving.get().epoch,
             fault: self.standing.fault().map(|fault| self.fault_for(peer, fault)),
+            total: total.map(|total| total.limit),
+            used: total.map(|total| total.used),
             counts: counts(self.namespace.counts(), self.connections.borrow().all),
         }
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use holdfast_fs::clock::Monotonic;
 use holdfast_fs::namespace::{
-    Found, Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Room, Surroundings,
+    Found, Gone, Ground, GroundError, KernelDraw, Namespace, Owner, Remains, Room, Stuck,
+    Surroundings, Unclaimed,
 };
 use holdfast_fs::node::GenerationKey;
 use holdfast_fs::registry::{Bounds, LeaseId, Served, SessionId, Usage};
@@ -26,7 +27,9 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::{Facts, Happening, Lines, Refusals, Standing, State, Stop, refusals, serve, watching};
+use super::{
+    Facts, Happening, Lines, Refusals, Standing, State, Stop, Writing, refusals, serve, watching,
+};
 use crate::channel::Why;
 use crate::fault::Fault;
 
@@ -46,6 +49,10 @@ impl Thin {
 impl Ground for Thin {
     fn holds_limits(&self) -> bool {
         true
+    }
+
+    fn grain(&self) -> u64 {
+        1
     }
 
     fn raise_session(&self, _: &SessionId, _: Owner) -> Result<u64, GroundError> {
@@ -88,9 +95,11 @@ impl Ground for Thin {
         Ok(Found::Whole)
     }
 
-    fn end_lease(&self, _: GenerationKey, _: &LeaseId) {}
+    fn end_lease(&self, _: GenerationKey, _: &LeaseId) -> Option<u64> {
+        Some(1)
+    }
 
-    fn drain(&self, _: GenerationKey, gone: Gone) {
+    fn drain(&self, _: GenerationKey, gone: Gone, _: Stuck) {
         thread::spawn(gone);
     }
 
@@ -102,6 +111,33 @@ impl Ground for Thin {
 
     fn used(&self, _: GenerationKey) -> Result<Usage, GroundError> {
         Ok(Usage { bytes: 4096, inodes: 2 })
+    }
+
+    fn is_written(&self, _: GenerationKey, _: bool) -> bool {
+        false
+    }
+
+    fn sweep_lease(
+        &self,
+        _: GenerationKey,
+        _: &LeaseId,
+        _: u64,
+        sweep: bool,
+    ) -> Result<Remains, GroundError> {
+        let usage = Usage { bytes: 0, inodes: 1 };
+        Ok(if sweep { Remains::Swept(usage) } else { Remains::Unused(usage) })
+    }
+
+    fn unclaimed(
+        &self,
+        _: GenerationKey,
+        _: &dyn Fn(GenerationKey) -> bool,
+    ) -> Result<Vec<Unclaimed>, GroundError> {
+        Ok(Vec::new())
+    }
+
+    fn sweep_generation(&self, _: GenerationKey) -> Result<(), GroundError> {
+        Ok(())
     }
 }
 
@@ -190,6 +226,7 @@ fn run(
         clock: Arc::new(Monotonic),
         draw: Box::new(KernelDraw),
         bounds: facts.bounds,
+        total: Some(1 << 30),
         first_key: GenerationKey::new(1).expect("a key"),
     });
     let (ask, mut asked) = unbounded_channel();
@@ -213,7 +250,8 @@ fn run(
         });
         let (listeners, listened) = unbounded_channel();
         listeners.send(listener).expect("received below");
-        serve(listened, state, watched, refusals).await
+        let writing = Writing::new(Arc::default(), || false);
+        serve(listened, state, watched, refusals, writing).await
     })
 }
 

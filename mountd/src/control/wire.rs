@@ -7,6 +7,7 @@ mod calls;
 mod description;
 mod errors;
 mod event;
+mod leftover;
 mod qualification;
 mod types;
 
@@ -21,6 +22,7 @@ pub use self::calls::*;
 pub(crate) use self::description::text;
 pub use self::errors::{Error, ErrorReply};
 pub use self::event::{Attempt, Event, EventKind};
+pub use self::leftover::{Leftover, LeftoverKind};
 pub use self::qualification::*;
 pub use self::types::*;
 
@@ -135,6 +137,10 @@ methods! {
     /// Has a lease keep the record of an examination of its directory, in place of the one that it
     /// had.
     Qualify => Nothing,
+    /// Shows what is left of what has ended, the caller's or for root everybody's, and sweeps away
+    /// what nobody uses. Each thing is looked at anew before it goes. It takes as long as that is
+    /// large.
+    Sweep => Swept,
     /// How the daemon is doing.
     Status => CurrentStatus,
     /// What happened. Called with `more` it goes on for ever: the first reply comes at once, further
@@ -159,6 +165,7 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         DownMode::CUSTOM_TYPE,
         EventKind::CUSTOM_TYPE,
         Attempt::CUSTOM_TYPE,
+        LeftoverKind::CUSTOM_TYPE,
         Process::CUSTOM_TYPE,
         Policy::CUSTOM_TYPE,
         Owner::CUSTOM_TYPE,
@@ -171,6 +178,7 @@ pub(crate) const DESCRIPTION: &idl::Interface<'static> = &idl::Interface::new(
         Limits::CUSTOM_TYPE,
         Counts::CUSTOM_TYPE,
         Event::CUSTOM_TYPE,
+        Leftover::CUSTOM_TYPE,
         Verdict::CUSTOM_TYPE,
         ErrorNumber::CUSTOM_TYPE,
         Asker::CUSTOM_TYPE,

@@ -224,7 +224,8 @@ impl Fault {
             ),
             Self::StoreFull => plain(
                 "the store has no space left",
-                "remove what is not needed, or give the session more with `session resize`",
+                "remove what is not needed, or give the session more with `session resize`, or the \
+                 daemon with `serve --total`",
             ),
             Self::StoreOutOfInodes => plain(
                 "the store has no inodes left",

@@ -311,6 +311,16 @@ fn socket_directory(host: Host, settings: &Settings) -> Result<Option<(Place, Di
     Ok(None)
 }
 
+/// Whether there is a socket of this user at which nobody listens.
+pub(crate) fn is_left(host: Host, socket: &Path) -> bool {
+    let Ok(place) = Place::of(socket) else { return false };
+    let Ok(Some(found)) = place.look() else { return false };
+    let ours = fstat(&found).is_ok_and(|facts| {
+        FileType::from_raw_mode(facts.st_mode) == FileType::Socket && facts.st_uid == host.uid
+    });
+    ours && matches!(Call::to(&place), Ok(None))
+}
+
 /// What would be said of the place of the socket, without making anything there.
 pub(crate) fn look(host: Host, settings: &Settings) -> Result<(), Fault> {
     let Some(path) = settings.socket.parent().filter(|path| path.file_name().is_some()) else {

@@ -15,6 +15,7 @@ use holdfast_fs::store::{Store, StoreError};
 use holdfast_fs::tempfs::Commons;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
@@ -22,8 +23,9 @@ use super::budget::Budget;
 use super::connections::Connections;
 use super::promises;
 use super::restore::Lasting;
+use super::total;
 use crate::channel::{Begin, Channel, ToKeeper, ToWorker, Why};
-use crate::control::{self, Facts, Happening, Refusals, Standing, State, Stop, Watching};
+use crate::control::{self, Facts, Happening, Refusals, Standing, State, Stop, Watching, Writing};
 use crate::fault::Fault;
 
 /// What the keeper hands over.
@@ -68,10 +70,16 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         ..Bounds::default()
     };
     let lasting = Lasting::of(&store)?;
-    let namespace = namespace(&commons, store, &lasting, observer, bounds)?;
+    // A directory has whatever room its filesystem has.
+    let total = store.holds_limits().then(|| begin.total.unwrap_or_else(total::by_default));
+    if let Some(bytes) = total {
+        tracing::info!(bytes, "what all sessions together may hold");
+    }
+    let namespace = namespace(&commons, store, &lasting, observer, (bounds, total))?;
     let (witness, refusals) = control::refusals();
     commons.set_witness(witness);
     let (happened, events) = unbounded_channel();
+    let writing = writing(&commons);
     let mut connections = Connections::new(commons, lasting, happened.clone());
     let (number, device, connection) = connection;
     let (epoch, features) = connections.open(number, connection)?;
@@ -104,7 +112,8 @@ pub(super) fn serve(line: &Arc<Channel>, given: Given) -> Result<(), Fault> {
         let (listeners, let_in_by) = unbounded_channel();
         // It is received below.
         let _ = listeners.send(UnixListener::from(listener));
-        let _clients = let_in(let_in_by, Rc::clone(&state), (watching, refusals), happened);
+        let _clients =
+            let_in(let_in_by, Rc::clone(&state), (watching, refusals, writing), happened);
         tell(line, &ToKeeper::Ready { number });
         let desk = Desk { line, state: &state, stop: &stop, listeners, connections };
         desk.attend(events).await;
@@ -192,11 +201,11 @@ impl Desk<'_> {
 fn let_in(
     listeners: UnboundedReceiver<UnixListener>,
     state: Rc<State>,
-    (watching, refusals): (Watching, Refusals),
+    (watching, refusals, writing): (Watching, Refusals, Writing),
     happened: UnboundedSender<Event>,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let end = control::serve(listeners, state, watching, refusals).await;
+        let end = control::serve(listeners, state, watching, refusals, writing).await;
         let _ = happened.send(Event::Quiet(end));
     })
 }
@@ -211,12 +220,21 @@ fn filesystem(begin: &Begin, budget: Budget) -> Arc<Commons> {
     Commons::new(options, Arc::new(System))
 }
 
+/// Tells whoever looks after the room of sessions that somebody writes.
+fn writing(commons: &Arc<Commons>) -> Writing {
+    let begins = Arc::new(Notify::new());
+    let tells = Arc::clone(&begins);
+    commons.tell_when_written(move || tells.notify_one());
+    let commons = Arc::clone(commons);
+    Writing::new(begins, move || commons.is_written())
+}
+
 fn namespace(
     commons: &Arc<Commons>,
     store: Arc<Store>,
     lasting: &Lasting,
     observer: Arc<dyn Observer>,
-    bounds: Bounds,
+    (bounds, total): (Bounds, Option<u64>),
 ) -> Result<Arc<Namespace>, Fault> {
     let first_key = store.first_free_key().map_err(|error| match error {
         StoreError::Refused { step, errno } => {
@@ -236,6 +254,7 @@ fn namespace(
         clock: Arc::new(Monotonic),
         draw: Box::new(KernelDraw),
         bounds,
+        total,
         first_key,
     };
     lasting.namespace(&store, surroundings)

@@ -2,6 +2,8 @@
 //!
 //! It must never forgive: what no ground could do is a failed test.
 
+mod ground;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -45,7 +47,15 @@ pub(super) struct Pages {
     pub(super) kept: BTreeMap<SessionId, SessionRecord>,
     /// Whether no limit can be held.
     pub(super) boundless: bool,
+    /// Private leases that have ended and whose directories are there, and which of them are used.
+    pub(super) ended: BTreeMap<LeaseId, GenerationKey>,
+    pub(super) in_use: BTreeSet<LeaseId>,
+    /// Generations in which something was opened for writing.
+    pub(super) written: BTreeSet<GenerationKey>,
+    /// Generations that an earlier daemon has left.
+    pub(super) unclaimed: Vec<Unclaimed>,
     draining: BTreeMap<GenerationKey, Gone>,
+    stuck: BTreeMap<GenerationKey, Stuck>,
     inodes: u64,
 }
 
@@ -64,6 +74,12 @@ impl Books {
 
     pub(super) fn use_up(&self, key: GenerationKey, bytes: u64, inodes: u64) {
         self.open().used.insert(key, Usage { bytes, inodes });
+    }
+
+    /// What the reaper does where something isn't let go.
+    pub(super) fn is_stuck(&self, key: GenerationKey, why: Blockage) {
+        let stuck = self.open().stuck.remove(&key).expect("it is to go");
+        stuck(why);
     }
 
     /// What the reaper does: discards what is drained, but says nothing yet.
@@ -92,163 +108,14 @@ impl Pages {
     }
 }
 
-impl Ground for Books {
-    fn holds_limits(&self) -> bool {
-        !self.open().boundless
-    }
-
-    fn raise_session(&self, session: &SessionId, owner: Owner) -> Result<u64, GroundError> {
-        let mut pages = self.open();
-        let inode = pages.step(Step::Session)?;
-        assert!(pages.sessions.insert(*session, owner).is_none(), "a session raised twice");
-        Ok(inode)
-    }
-
-    fn raise_generation(
-        &self,
-        session: &SessionId,
-        number: u32,
-        key: GenerationKey,
-        room: Room,
-        owner: Owner,
-    ) -> Result<u64, GroundError> {
-        let mut pages = self.open();
-        let inode = pages.step(Step::Generation)?;
-        assert!(pages.sessions.contains_key(session), "a generation without its session");
-        let tree = Tree { session: *session, number, room, owner, leases: BTreeSet::new() };
-        pages.disk.insert(key, (inode, tree.clone()));
-        assert!(pages.trees.insert(key, tree).is_none(), "a generation raised twice");
-        Ok(inode)
-    }
-
-    fn raise_lease(
-        &self,
-        key: GenerationKey,
-        lease: &LeaseId,
-        _owner: Owner,
-    ) -> Result<u64, GroundError> {
-        let mut pages = self.open();
-        let inode = pages.step(Step::Lease)?;
-        assert!(!pages.draining.contains_key(&key), "a lease on what was given away");
-        let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
-        assert!(tree.leases.insert(*lease), "a lease raised twice");
-        let (_, tree) = pages.disk.get_mut(&key).expect("what is raised is on the disk");
-        tree.leases.insert(*lease);
-        Ok(inode)
-    }
-
-    fn take_back_lease(&self, key: GenerationKey, lease: &LeaseId) {
-        self.end_lease(key, lease);
-        let mut pages = self.open();
-        let (_, tree) = pages.disk.get_mut(&key).expect("what is raised is on the disk");
-        assert!(tree.leases.remove(lease), "a lease taken back twice");
-    }
-
-    fn restore_session(
-        &self,
-        session: &SessionId,
-        owner: Owner,
-        inode: u64,
-    ) -> Result<(), GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Session)?;
-        pages.inodes = pages.inodes.max(inode);
-        assert!(pages.sessions.insert(*session, owner).is_none(), "a session restored twice");
-        Ok(())
-    }
-
-    fn restore_generation(
-        &self,
-        session: &SessionId,
-        number: u32,
-        key: GenerationKey,
-        inode: u64,
-    ) -> Result<Found, GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Generation)?;
-        assert!(pages.sessions.contains_key(session), "a generation without its session");
-        let found = pages.disk.get(&key).filter(|(there, _)| *there == inode);
-        let Some((_, tree)) = found.cloned() else {
-            return Ok(Found::Missing("it isn't there"));
-        };
-        assert_eq!((tree.session, tree.number), (*session, number));
-        let tree = Tree { leases: BTreeSet::new(), ..tree };
-        assert!(pages.trees.insert(key, tree).is_none(), "a generation restored twice");
-        Ok(Found::Whole)
-    }
-
-    fn restore_lease(
-        &self,
-        key: GenerationKey,
-        lease: &LeaseId,
-        _inode: u64,
-    ) -> Result<Found, GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Lease)?;
-        if !pages.disk[&key].1.leases.contains(lease) {
-            return Ok(Found::Missing("it isn't there"));
-        }
-        let tree = pages.trees.get_mut(&key).expect("a lease is on a generation");
-        assert!(tree.leases.insert(*lease), "a lease restored twice");
-        Ok(Found::Whole)
-    }
-
-    fn end_lease(&self, key: GenerationKey, lease: &LeaseId) {
-        let mut pages = self.open();
-        let tree = pages.trees.get_mut(&key).expect("a lease ends before its generation");
-        assert!(tree.leases.remove(lease), "a lease ended twice");
-    }
-
-    fn drain(&self, key: GenerationKey, gone: Gone) {
-        let mut pages = self.open();
-        let tree = pages.trees.get(&key).expect("only what is there is drained");
-        assert!(tree.leases.is_empty(), "a leased generation was given away");
-        assert!(pages.draining.insert(key, gone).is_none(), "a generation drained twice");
-    }
-
-    fn lower_session(&self, session: &SessionId) {
-        let mut pages = self.open();
-        assert!(pages.sessions.remove(session).is_some(), "a session lowered twice");
-        assert!(pages.trees.values().all(|tree| tree.session != *session), "it has generations");
-    }
-
-    fn resize(&self, key: GenerationKey, room: Room) -> Result<(), GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Resize)?;
-        pages.trees.get_mut(&key).expect("only what is there is resized").room = room;
-        Ok(())
-    }
-
-    fn used(&self, key: GenerationKey) -> Result<Usage, GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Used)?;
-        Ok(pages.used.get(&key).copied().unwrap_or_default())
-    }
-}
-
-impl Ledger for Books {
-    fn keep(&self, session: &SessionRecord) -> Result<(), GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Keep)?;
-        pages.kept.insert(session.id(), session.clone());
-        Ok(())
-    }
-
-    fn strike(&self, session: SessionId) -> Result<(), GroundError> {
-        let mut pages = self.open();
-        pages.step(Step::Keep)?;
-        pages.kept.remove(&session);
-        Ok(())
-    }
-}
-
 /// What the observer was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Watch(Process),
     Unwatch(Process),
     Due(Option<Timestamp>),
     Gone(SessionId),
+    Blocked(u32, Option<Blockage>),
 }
 
 struct Listener(Mutex<Sender<Told>>);
@@ -275,6 +142,10 @@ impl Observer for Listener {
 
     fn session_gone(&self, session: SessionId) {
         self.tell(Told::Gone(session));
+    }
+
+    fn discard_blocked(&self, generation: Leaving, why: Option<Blockage>) {
+        self.tell(Told::Blocked(generation.number, why));
     }
 }
 
@@ -314,6 +185,7 @@ pub(super) fn around(books: &Arc<Books>, dial: &Arc<Dial>) -> (Surroundings, Rec
         clock,
         draw: Box::new(KernelDraw),
         bounds: Bounds::default(),
+        total: None,
         first_key: GenerationKey::new(1).unwrap(),
     };
     (surroundings, told)
@@ -341,8 +213,17 @@ pub(super) const fn held(pid: u32) -> Holder {
 
 impl World {
     pub(super) fn new() -> Self {
+        Self::of(None)
+    }
+
+    pub(super) fn with_total(total: u64) -> Self {
+        Self::of(Some(total))
+    }
+
+    fn of(total: Option<u64>) -> Self {
         let (books, dial) = (Arc::new(Books::default()), Arc::new(Dial::default()));
         let (surroundings, told) = around(&books, &dial);
+        let surroundings = Surroundings { total, ..surroundings };
         Self { namespace: Namespace::new(surroundings), books, dial, told }
     }
 

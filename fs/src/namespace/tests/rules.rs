@@ -127,10 +127,13 @@ fn a_retired_generation_counts_against_its_session_until_it_is_gone() {
     world.books.use_up(first.key, 60, 4);
     world.namespace.rotate_session(&peer(1), "chat").unwrap();
     let second = lease(&world, LeaseKind::Shared, 6);
-    let left = Room { size: Some(40), inodes: Some(6) };
-    assert_eq!(world.books.open().trees[&second.key].room, left);
+    // Whoever still works in the first one has room there, too.
+    let rooms = |size, inodes| Room { size: Some(size), inodes: Some(inodes) };
+    assert_eq!(world.books.open().trees[&first.key].room, rooms(80, 7));
+    assert_eq!(world.books.open().trees[&second.key].room, rooms(20, 3));
 
-    world.books.use_up(second.key, 40, 2);
+    world.books.use_up(first.key, 80, 7);
+    world.books.use_up(second.key, 20, 2);
     world.namespace.rotate_session(&peer(1), "chat").unwrap();
     let error = NamespaceError::SessionFull { session: id, limit: 100, held: 100 };
     let kind = LeaseKind::Shared;
@@ -138,7 +141,7 @@ fn a_retired_generation_counts_against_its_session_until_it_is_gone() {
     assert_eq!(refused, Err(error.clone()));
     assert_eq!(world.namespace.check(&peer(1), "chat"), Err(error));
     world.agree();
-    world.books.use_up(second.key, 20, 6);
+    world.books.use_up(second.key, 10, 3);
     let error = NamespaceError::SessionOutOfInodes { session: id, limit: 10, held: 10 };
     assert_eq!(world.namespace.check(&peer(1), "chat"), Err(error));
 
@@ -149,8 +152,90 @@ fn a_retired_generation_counts_against_its_session_until_it_is_gone() {
     assert_eq!(world.namespace.check(&peer(1), "chat").unwrap().generations.len(), 2);
     gone();
     let third = lease(&world, LeaseKind::Shared, 7);
-    let left = Room { size: Some(80), inodes: Some(4) };
-    assert_eq!(world.books.open().trees[&third.key].room, left);
+    assert_eq!(world.books.open().trees[&second.key].room, rooms(55, 6));
+    assert_eq!(world.books.open().trees[&third.key].room, rooms(45, 4));
+    world.namespace.process_gone(process(6));
+    world.reap();
+    assert_eq!(world.books.open().trees[&third.key].room, rooms(100, 10));
+    world.agree();
+}
+
+#[test]
+fn what_a_retired_generation_lets_go_the_current_one_gets() {
+    let world = World::new();
+    world.open("chat", &PolicyRequest { size: Some(100), ..ANY });
+    let first = lease(&world, LeaseKind::Shared, 5);
+    world.books.use_up(first.key, 20, 1);
+    world.namespace.rotate_session(&peer(1), "chat").unwrap();
+    let second = lease(&world, LeaseKind::Shared, 6);
+    let sizes = || {
+        let pages = world.books.open();
+        [first.key, second.key].map(|key| pages.trees[&key].room.size.unwrap())
+    };
+    assert_eq!(sizes(), [60, 40]);
+    world.books.use_up(first.key, 60, 1);
+    assert!(!world.namespace.look_at_room(true).near);
+    assert_eq!(sizes(), [80, 20]);
+    world.books.use_up(first.key, 10, 1);
+    world.namespace.look_at_room(true);
+    assert_eq!(sizes(), [55, 45]);
+    // One that can't be shrunk keeps what it has, and nothing is given out twice.
+    world.books.use_up(first.key, 0, 1);
+    world.books.fail(Step::Resize, GroundError::Unfit);
+    world.namespace.look_at_room(true);
+    assert_eq!(sizes(), [55, 45]);
+}
+
+#[test]
+fn all_sessions_together_keep_to_the_total() {
+    let world = World::with_total(1000);
+    world.open("chat", &ANY);
+    world.open("other", &PolicyRequest { size: Some(300), ..ANY });
+    let one = lease(&world, LeaseKind::Shared, 5);
+    let kind = LeaseKind::Shared;
+    let acquire = |name| world.namespace.acquire_lease(&peer(1), name, kind, Binding::Unbound);
+    let two = acquire("other").unwrap();
+    let sizes = || {
+        let pages = world.books.open();
+        [one.key, two.key].map(|key| pages.trees[&key].room.size.unwrap())
+    };
+    assert_eq!(sizes(), [1000, 300]);
+    // Two begin to write before either has written anything.
+    world.books.open().written.extend([one.key, two.key]);
+    assert!(!world.namespace.look_at_room(false).near);
+    assert_eq!(sizes(), [500, 300]);
+    assert!(!world.namespace.look_at_room(true).near, "they have begun");
+    assert!(!world.namespace.look_at_room(true).near, "neither goes on");
+    assert_eq!(sizes(), [1000, 300]);
+
+    world.books.use_up(one.key, 700, 1);
+    assert!(world.namespace.look_at_room(true).near, "it is near");
+    assert_eq!(sizes(), [1000, 300]);
+    world.books.use_up(two.key, 20, 1);
+    assert!(world.namespace.look_at_room(true).near);
+    // The first has stopped, and 280 are left for the second.
+    assert_eq!(sizes(), [980, 300]);
+    world.books.use_up(one.key, 750, 1);
+    world.books.use_up(two.key, 50, 1);
+    assert!(world.namespace.look_at_room(true).near);
+    // Both have grown, so they share the last 200.
+    assert_eq!(sizes(), [850, 150]);
+    world.books.use_up(one.key, 850, 1);
+    world.books.use_up(two.key, 150, 1);
+    assert!(world.namespace.look_at_room(true).near);
+    assert_eq!(sizes(), [850, 150]);
+    assert_eq!(world.namespace.total(), Some(Total { limit: 1000, used: 1000 }));
+    world.open("third", &ANY);
+    let full = NamespaceError::TotalReached { limit: 1000, used: 1000 };
+    assert_eq!(world.namespace.check(&peer(1), "third").unwrap_err(), full);
+    assert_eq!(acquire("third").unwrap_err(), full);
+    // Nobody needs more for a lease on what is there.
+    assert_eq!(acquire("other").unwrap().generation, 1);
+    world.namespace.close_session(&peer(1), "chat", true).unwrap();
+    world.reap();
+    assert!(!world.namespace.look_at_room(true).near, "it is far again");
+    assert_eq!(world.books.open().trees[&two.key].room.size, Some(300));
+    assert_eq!(acquire("third").unwrap().generation, 1);
     world.agree();
 }
 
@@ -166,8 +251,9 @@ fn other_limits_reach_the_current_generation() {
     world.namespace.rotate_session(&peer(1), "chat").unwrap();
     let second = lease(&world, LeaseKind::Shared, 6);
     resize(100).unwrap();
-    let left = Room { size: Some(40), inodes: None };
-    assert_eq!(world.books.open().trees[&second.key].room, left);
+    let size = |size| Room { size: Some(size), inodes: None };
+    assert_eq!(world.books.open().trees[&first.key].room, size(80));
+    assert_eq!(world.books.open().trees[&second.key].room, size(20));
     let full = NamespaceError::SessionFull { session: id, limit: 60, held: 60 };
     assert_eq!(resize(60), Err(full));
     assert_eq!(show(&world).policy.size, Some(100));

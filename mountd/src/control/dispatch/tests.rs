@@ -306,3 +306,37 @@ fn a_lease_keeps_the_record_of_its_examination() {
     assert_eq!(client.call("Qualify", asked).expect_err("it has ended").1["code"], "lease-unknown");
     desk.close();
 }
+
+#[test]
+fn what_is_left_over_is_shown_and_swept() {
+    let desk = Desk::open();
+    let mut client = desk.client();
+    client.call("OpenSession", json!({ "name": "s" })).expect("a session");
+    let taken = || json!({ "session": "s", "kind": "private" });
+    let lives = client.call("AcquireLease", taken()).expect("a lease");
+    let ends = client.call("AcquireLease", taken()).expect("a lease")["lease"].clone();
+    client.call("ReleaseLease", json!({ "lease": ends["id"] })).expect("a receipt");
+    let mut sweep = |asked| {
+        let swept = client.call("Sweep", asked).expect("an answer");
+        assert_eq!(swept["more"], false);
+        swept["leftovers"].as_array().expect("a list").clone()
+    };
+    let plan = sweep(json!({ "dry_run": true }));
+    assert_eq!(plan.len(), 1, "{plan:?}");
+    let found = plan[0].as_object().expect("an object");
+    for (name, value) in [
+        ("kind", json!("ended_lease")),
+        ("lease", ends["id"].clone()),
+        ("path", ends["path"].clone()),
+        ("busy", json!(false)),
+        ("swept", json!(false)),
+        ("inodes", json!(1)),
+    ] {
+        assert_eq!(found[name], value, "{name}");
+    }
+    assert!(found["age_ms"].is_u64() && found.get("key").is_none());
+    assert_eq!(sweep(json!({}))[0]["swept"], true);
+    assert!(sweep(json!({})).is_empty());
+    client.call("CheckLease", json!({ "lease": lives["lease"]["id"] })).expect("it lives");
+    desk.close();
+}

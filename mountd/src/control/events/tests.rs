@@ -30,6 +30,11 @@ fn removal(owner: u32) -> Happening {
     })
 }
 
+fn discard(why: Option<Blockage>) -> Happening {
+    let session = "k7q2m9xa".parse().expect("an id");
+    Happening::Discard(Leaving { session, uid: 1000, number: 3 }, why)
+}
+
 fn fault() -> Happening {
     Happening::FaultRaised(FaultReport {
         code: "mountpoint-symlink".into(),
@@ -153,6 +158,13 @@ fn each_kind_says_what_it_knows() {
             Kind::HandlesDead,
             "epoch session lease",
         ),
+        (discard(Some(Blockage::InUse)), Kind::DiscardBlocked, "session path"),
+        (
+            discard(Some(Blockage::Refused("EIO".into()))),
+            Kind::DiscardBlocked,
+            "session path cause",
+        ),
+        (discard(None), Kind::Discarded, "session path"),
     ] {
         let last = events.behind(None, &viewer(0)).last;
         events.note(happening);

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use zlink::introspect::Type;
 
 use super::{
-    Counts, DownMode, Event, Fault, Guard, Hold, Lease, LeaseKind, Limits, LostPromise, Mode,
-    Receipt, Session,
+    Counts, DownMode, Event, Fault, Guard, Hold, Lease, LeaseKind, Leftover, Limits, LostPromise,
+    Mode, Receipt, Session,
 };
 
 macro_rules! calls {
@@ -163,6 +163,13 @@ calls! {
         after: Option<String>,
     }
 
+    /// What `Sweep` takes.
+    Sweep {
+        /// Whether nothing is to be changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dry_run: Option<bool>,
+    }
+
     /// What `Status` takes.
     Status {}
 
@@ -296,8 +303,23 @@ pub struct CurrentStatus {
     /// Why no lease can be had at present, where that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+    /// Bytes that all sessions together may hold, where the store has such a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// Bytes that they hold of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
     /// How much of everything there is.
     pub counts: Counts,
+}
+
+/// What `Sweep` gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Type)]
+pub struct Swept {
+    /// What was left over, and what became of it.
+    pub leftovers: Vec<Leftover>,
+    /// Whether there is more.
+    pub more: bool,
 }
 
 /// What `Watch` gives.

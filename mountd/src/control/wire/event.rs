@@ -30,6 +30,11 @@ pub enum EventKind {
     RemovalRefused,
     /// Directory handles of a lease died with their connection to the kernel.
     HandlesDead,
+    /// A generation that is to go doesn't: something in it is used, or can't be removed. It is tried
+    /// again until it is gone.
+    DiscardBlocked,
+    /// A generation of which that was told has gone after all.
+    Discarded,
 }
 
 /// What was tried on a directory that only the daemon makes or removes.

@@ -22,6 +22,7 @@ fn settings(socket: PathBuf, own_socket_directory: bool) -> Settings {
         own_socket_directory,
         store: Store::Tmpfs,
         idle_exit: None,
+        total: None,
         context: None,
     }
 }
