@@ -43,7 +43,8 @@ pub(crate) use self::session::Session;
 pub use self::token::Holder;
 pub(crate) use self::token::Token;
 pub use self::view::{
-    Counts, GenerationView, LeaseView, OpenedSession, Receipt, SessionView, TokenView, Usage,
+    Counts, GenerationView, LeaseView, Lessee, OpenedSession, Receipt, SessionView, TokenView,
+    Usage,
 };
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
@@ -191,19 +192,16 @@ impl Registry {
     /// How much of everything there is.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts {
-            sessions: self.sessions.len(),
-            generations: self.index.generations(),
-            processes: self.index.processes().count(),
-            ..Counts::default()
-        };
-        for session in self.sessions.values() {
-            counts.sealed += usize::from(session.sealed);
-            counts.retired += session.retired().count();
-            counts.leases += session.leases.len();
-            counts.tokens += session.tokens.len();
+        let (index, sessions) = (&self.index, self.sessions.len());
+        Counts {
+            sessions,
+            sealed: sessions - index.open_sessions(),
+            generations: index.generations(),
+            retired: index.retired_generations(),
+            leases: index.leases(),
+            tokens: index.tokens(),
+            processes: index.process_count(),
         }
-        counts
     }
 
     /// Refuses a process that runs inside a lease of a session: of this session, or of any where

@@ -6,7 +6,7 @@ use super::ground::Owner;
 use super::room::room_left;
 use super::{Namespace, NamespaceError, State};
 use crate::registry::{
-    Binding, LeaseKind, LeaseView, Peer, Process, Receipt, RegistryError, SessionView,
+    Binding, LeaseKind, LeaseView, Lessee, Peer, Process, Receipt, RegistryError,
 };
 
 impl Namespace {
@@ -25,12 +25,12 @@ impl Namespace {
     ) -> Result<LeaseView, NamespaceError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let view = state.registry.leasable(peer, session)?;
+        let Lessee { session: id, uid, gid, mode } = state.registry.lessee(peer, session)?;
+        let owner = Owner { uid, gid, mode };
         // From here on by its id, which means one session whatever the names are.
-        let session = view.id.as_str();
-        let owner = Owner { uid: view.uid, gid: view.gid, mode: view.policy.mode };
-        self.ensure_generation(state, peer, &view, owner)?;
-        let before = self.before(state, view.id);
+        let session = id.as_str();
+        self.ensure_generation(state, peer, session, owner)?;
+        let before = self.before(state, id);
         let State { registry, draw, .. } = state;
         let now = self.clock.now();
         let new = registry
@@ -42,12 +42,12 @@ impl Namespace {
                 Some(self.ground.raise_lease(new.generation(), &new.id(), owner)?)
             }
         };
-        let (id, key) = (new.id(), new.generation());
+        let (lease, key) = (new.id(), new.generation());
         let outcome = new.commit(inode);
         let outcome =
-            self.keep_or_undo(state, view.id, before, outcome).inspect_err(|_| match kind {
+            self.keep_or_undo(state, id, before, outcome).inspect_err(|_| match kind {
                 LeaseKind::Shared => {}
-                LeaseKind::Private => self.ground.take_back_lease(key, &id),
+                LeaseKind::Private => self.ground.take_back_lease(key, &lease),
             })?;
         Ok(self.carry_out(state, outcome))
     }
@@ -100,12 +100,13 @@ impl Namespace {
         &self,
         state: &mut State,
         peer: &Peer,
-        session: &SessionView,
+        session: &str,
         owner: Owner,
     ) -> Result<(), NamespaceError> {
-        let Some(new) = state.registry.new_generation(peer, session.id.as_str())? else {
+        let Some(new) = state.registry.new_generation(peer, session)? else {
             return Ok(());
         };
+        let session = new.session();
         let room = room_left(&*self.ground, session.id, &session.policy, &session.generations)?;
         let (number, key) = (new.number(), new.key());
         let inode = self.ground.raise_generation(&session.id, number, key, room, owner)?;

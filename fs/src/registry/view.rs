@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Binding, Holder, LeaseEnd, LeaseId, LeaseKind, Policy, Process, Served, SessionId, TokenId,
+    Binding, Holder, LeaseEnd, LeaseId, LeaseKind, Mode, Policy, Process, Served, SessionId,
+    TokenId,
 };
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
@@ -122,6 +123,19 @@ pub struct LeaseView {
     pub policy: Policy,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// To whom a lease would belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lessee {
+    /// The session.
+    pub session: SessionId,
+    /// Owner of its directories.
+    pub uid: u32,
+    /// Group of its directories.
+    pub gid: u32,
+    /// Who gets through them.
+    pub mode: Mode,
 }
 
 /// What a generation holds.
