@@ -19,6 +19,7 @@ use super::check::Mountpoint;
 use super::detach::detach_known;
 use super::helper;
 use super::identity::{Identity, SOURCE, Table};
+use super::probe::{self, Served};
 use crate::channel::receive_descriptor;
 use crate::config::Host;
 use crate::fault::Fault;
@@ -79,7 +80,9 @@ impl Mount {
         let mut options = vec![
             ("source", SOURCE.to_owned()),
             ("subtype", SOURCE.to_owned()),
-            ("rootmode", "40000".to_owned()),
+            // As the daemon will say it is. Until the kernel has heard that, it lets nobody in who
+            // isn't root by another mode.
+            ("rootmode", "41777".to_owned()),
             ("user_id", host.uid.to_string()),
             ("group_id", host.gid.to_string()),
         ];
@@ -182,7 +185,10 @@ impl Mount {
             (None, Some(device)) if self.comes_back() => {
                 one_more(place.path(), device.as_fd(), &self.options)?
             }
-            (None, _) => return Ok(()),
+            (None, _) => {
+                self.greet(place);
+                return Ok(());
+            }
         };
         let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
@@ -203,6 +209,16 @@ impl Mount {
         // Somebody mounted or moved something there between the check and now.
         unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH).map_err(refused("detach"))?;
         Err(refused("find the attached mount")(Errno::STALE))
+    }
+
+    /// Has the kernel hear what the root is before any client is there. A mount of the helper's
+    /// begins with a root that lets nobody in, and the kernel drops what it is told of it where
+    /// something is invalidated meanwhile: clients that come all at once would be refused.
+    fn greet(&self, place: &Place) {
+        let asked = place.look().ok().flatten().map(|root| probe::ask(root.as_fd()));
+        if !matches!(asked, Some(Ok(Served::Yes))) {
+            tracing::debug!(device = self.device, ?asked, "the mount isn't served yet");
+        }
     }
 
     /// Takes each mount of it away that is still somewhere, where nothing else is mounted on it or
