@@ -40,6 +40,7 @@ pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> 
             path: foreign.mountpoint.clone(),
             fstype: foreign.fstype.clone(),
             source: foreign.source.clone(),
+            owner: foreign.holdfast_owner(),
         });
     }
     let elsewhere = |cause: &str| Fault::MountStale {
