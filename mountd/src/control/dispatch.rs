@@ -24,10 +24,10 @@ use zlink::{Call, Connection, Service};
 
 use self::introspection::{introspect, not_found};
 use super::page::page;
-use super::peer::named;
+use super::peer::{named, named_or_ended};
 use super::refuse::{faulted, namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode};
-use super::state::State;
+use super::state::{Facts, State};
 use super::watcher::{Watcher, watcher};
 use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
@@ -265,7 +265,9 @@ impl Dispatch {
             Request::BindLease(asked) => {
                 namespace.check_lease(peer, &asked.lease)?;
                 let process = match asked.pid {
-                    Some(pid) => named(peer, pid)?,
+                    // A command may be done before its harness gets to say whose the lease is; the
+                    // lease is then over at once.
+                    Some(pid) => named_or_ended(peer, pid)?,
                     None => peer.process,
                 };
                 Answer::BindLease(lease(namespace.bind_lease(peer, &asked.lease, process)?))
@@ -294,7 +296,9 @@ impl Dispatch {
 
     fn open_session(&self, asked: wire::OpenSession) -> Result<wire::OpenedSession, Declined> {
         self.refuse_while_stopping()?;
-        if self.state.draining() && !asked.name.as_deref().is_some_and(|name| self.is_open(name)) {
+        let owner = self.owner(&asked)?;
+        let is_open = |name| self.is_open(&owner, name);
+        if self.state.draining() && !asked.name.as_deref().is_some_and(is_open) {
             return Err(Fault::Stopping.into());
         }
         let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
@@ -306,7 +310,7 @@ impl Dispatch {
             guard: asked.guard.map(own_guard),
         };
         let name = asked.name.as_deref();
-        let opened = self.state.namespace.open_session(&self.peer, name, &policy, holder)?;
+        let opened = self.state.namespace.open_session(&owner, name, &policy, holder)?;
         Ok(wire::OpenedSession {
             session: self.state.show().session(&opened.session),
             token: opened.token.to_string(),
@@ -314,10 +318,29 @@ impl Dispatch {
         })
     }
 
-    /// Whether a session of the client's user is open under this name.
-    fn is_open(&self, name: &str) -> bool {
-        self.state.namespace.show_session(&self.peer, name).is_ok_and(|session| {
-            session.uid == self.peer.uid && session.name.as_deref() == Some(name) && !session.sealed
+    /// For whom a session is opened: root may do it for somebody else. Whether that user exists
+    /// isn't known here; the session's group is root's own.
+    fn owner(&self, asked: &wire::OpenSession) -> Result<Peer, Fault> {
+        let uid = match asked.uid {
+            Some(uid) if uid != self.peer.uid => uid,
+            Some(_) | None => return Ok(self.peer),
+        };
+        if self.peer.uid != 0 {
+            let session = asked.name.clone().unwrap_or_default();
+            return Err(Fault::SessionNotYours { session });
+        }
+        let Facts { many_users, uid: own, .. } = self.state.facts;
+        if !many_users && uid != own {
+            let what = "a session of another user than the one whose daemon it is".to_owned();
+            return Err(Fault::NotSupported { what });
+        }
+        Ok(Peer { uid, ..self.peer })
+    }
+
+    /// Whether a session of this user is open under this name.
+    fn is_open(&self, user: &Peer, name: &str) -> bool {
+        self.state.namespace.show_session(user, name).is_ok_and(|session| {
+            session.uid == user.uid && session.name.as_deref() == Some(name) && !session.sealed
         })
     }
 
