@@ -5,11 +5,14 @@
 pub mod command;
 pub mod daemon;
 pub mod differential;
+pub mod figures;
 pub mod mounts;
 pub mod need;
 pub mod processes;
+pub mod readme;
 pub mod report;
 pub mod stage;
 pub mod status;
 pub mod sys;
 pub mod user;
+pub mod varlink;
