@@ -136,6 +136,19 @@ impl Registry {
         self.touchable(peer).map(Session::view).collect()
     }
 
+    /// The first sessions behind an id that the peer may touch, in the order of their ids. What it
+    /// costs to tell a piece of a long list depends on the piece.
+    #[must_use]
+    pub fn sessions_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<SessionView> {
+        let behind = |session: &&Session| after.is_none_or(|after| session.id.as_str() > after);
+        self.touchable(peer).filter(behind).take(at_most).map(Session::view).collect()
+    }
+
     /// The session of this name or id.
     ///
     /// # Errors
@@ -149,6 +162,23 @@ impl Registry {
     pub fn leases(&self, peer: &Peer) -> Vec<LeaseView> {
         self.touchable(peer)
             .flat_map(|session| session.leases.keys().filter_map(|id| session.lease_view(*id)))
+            .collect()
+    }
+
+    /// The first leases behind an id that the peer may touch, in the order of their ids.
+    #[must_use]
+    pub fn leases_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<LeaseView> {
+        self.index
+            .all_leases()
+            .filter(|(id, ..)| after.is_none_or(|after| id.as_str() > after))
+            .filter(|(.., uid)| peer.may_touch(*uid))
+            .take(at_most)
+            .filter_map(|(id, session, _)| self.sessions.get(&session)?.lease_view(id))
             .collect()
     }
 

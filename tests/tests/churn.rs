@@ -158,6 +158,10 @@ fn a_lease_among_ten_thousand_sessions_is_taken_as_one_alone_is() {
             let listed = stage.program(Program::new("ls").arg("-f").arg(&daemon.mountpoint));
             let listed = listed.output()?.lines().count();
             ensure!(listed == opened.len() + 2, "{listed} names");
+            let start = Instant::now();
+            let listed = stage.holdfast().args(["session", "list"]).output()?.lines().count();
+            ensure!(listed == opened.len() + 1, "{listed} lines");
+            report::print(format_args!("all of them listed in {:?}", start.elapsed()));
             for session in opened {
                 client.call(&wire::CloseSession { session, force: None })?;
             }

@@ -96,6 +96,17 @@ impl Namespace {
         self.lock().registry.leases(peer)
     }
 
+    /// The first of them behind an id, in the order of their ids.
+    #[must_use]
+    pub fn leases_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<LeaseView> {
+        self.lock().registry.leases_behind(peer, after, at_most)
+    }
+
     fn ensure_generation(
         &self,
         state: &mut State,

@@ -215,6 +215,11 @@ impl Index {
         self.leases.get(&lease).map(|home| home.session)
     }
 
+    /// All leases in the order of their ids, each with its session and whose it is.
+    pub(crate) fn all_leases(&self) -> impl Iterator<Item = (LeaseId, SessionId, u32)> {
+        self.leases.iter().map(|(id, home)| (*id, home.session, home.uid))
+    }
+
     pub(crate) fn leases(&self) -> usize {
         self.leases.len()
     }

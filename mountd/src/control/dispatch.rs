@@ -23,7 +23,7 @@ use zlink::varlink_service as varlink;
 use zlink::{Call, Connection, Service};
 
 use self::introspection::{introspect, not_found};
-use super::page::page;
+use super::page::{ASKED, page};
 use super::peer::{named, named_or_ended};
 use super::refuse::{faulted, namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode};
@@ -244,8 +244,8 @@ impl Dispatch {
                 Answer::CloseSession(wire::Nothing {})
             }
             Request::ListSessions(asked) => {
-                let all = namespace.list_sessions(peer);
-                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let after = asked.after.as_deref();
+                let (shown, more) = page(namespace.sessions_behind(peer, after, ASKED));
                 let show = self.state.show();
                 let sessions = shown.iter().map(|view| show.session(view)).collect();
                 Answer::ListSessions(wire::ShownSessions { sessions, more })
@@ -275,8 +275,8 @@ impl Dispatch {
             Request::CheckLease(asked) => Answer::CheckLease(self.check_lease(&asked.lease)?),
             Request::ReleaseLease(asked) => Answer::ReleaseLease(self.release_lease(&asked.lease)?),
             Request::ListLeases(asked) => {
-                let all = namespace.list_leases(peer);
-                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let after = asked.after.as_deref();
+                let (shown, more) = page(namespace.leases_behind(peer, after, ASKED));
                 let show = self.state.show();
                 let leases = shown.iter().map(|view| show.lease(view)).collect();
                 Answer::ListLeases(wire::ShownLeases { leases, more })
