@@ -130,6 +130,13 @@ impl Saved {
         if self.found.is_none() && !sessions.is_empty() {
             return Err(unread(HEADER, Unread::Not("it isn't there".to_owned())));
         }
+        if !same_boot {
+            // No process of another boot lives, and what is left of it must not be taken for this
+            // boot's by a later daemon.
+            for session in &sessions {
+                self.files.remove(&format!("{}{PASSING}", session.id()))?;
+            }
+        }
         Ok(Earlier { sessions, same_boot })
     }
 

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::check::Mountpoint;
 use super::detach::detach_known;
 use super::helper;
-use super::identity::{Identity, SOURCE, Table};
+use super::identity::{Entry, Identity, SOURCE, Table};
 use crate::channel::receive_descriptor;
 use crate::config::Host;
 use crate::fault::Fault;
@@ -177,7 +177,15 @@ impl Mount {
 
     /// Whether this is one of the mounts that were attached.
     pub(crate) fn is(&self, identity: Identity) -> bool {
+        // A number that can be used again may be another mount's by now.
+        let is_ours = |table: Table| table.by_id(identity.id).is_some_and(Entry::is_holdfast);
         self.attached.contains(&identity)
+            && (identity.is_unique() || Table::read().is_ok_and(is_ours))
+    }
+
+    /// Whether it can be attached, to begin with or again.
+    pub(crate) const fn is_attachable(&self) -> bool {
+        self.unattached.is_some() || self.kept.is_some()
     }
 
     /// Whether any mount of it may be somewhere still; those that are gone are given up.

@@ -38,7 +38,8 @@ pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> 
 /// The line of the kernel's table for a mount, as long as there is one.
 fn listed(identity: Identity) -> Result<Option<Entry>, Fault> {
     let table = read_table()?;
-    Ok(table.by_id(identity.id).filter(|entry| entry.device == identity.device).cloned())
+    let ours = |entry: &&Entry| entry.device == identity.device && entry.is_holdfast();
+    Ok(table.by_id(identity.id).filter(ours).cloned())
 }
 
 fn read_table() -> Result<Table, Fault> {

@@ -78,11 +78,15 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether a daemon of this kind made the mount.
+    pub(crate) fn is_holdfast(&self) -> bool {
+        self.fstype == FSTYPE && self.source == SOURCE
+    }
+
     /// Whether a daemon of this user made the mount. The kernel lets nobody name another user
     /// there.
     pub(crate) fn is_holdfast_of(&self, uid: u32) -> bool {
-        self.fstype == FSTYPE
-            && self.source == SOURCE
+        self.is_holdfast()
             && self.super_options.split(',').any(|option| {
                 option.strip_prefix("user_id=").is_some_and(|id| id.parse() == Ok(uid))
             })

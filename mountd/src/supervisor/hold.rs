@@ -7,6 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use crate::config::Host;
 use crate::fault::{Fault, FaultReport};
 use crate::mount::attach::Mount;
@@ -41,7 +43,7 @@ pub(crate) struct Hold {
 }
 
 /// How long a mount that is another daemon's isn't asked again, which may take as long as it likes.
-const LEFT_ALONE: Duration = Duration::from_secs(10);
+const LEFT_ALONE: Duration = Duration::from_secs(3);
 
 impl Hold {
     /// No mount yet.
@@ -110,10 +112,7 @@ impl Hold {
 
     /// Begins a new connection for the place that was checked; the device and its number.
     pub(crate) fn begin(&mut self) -> Result<(BorrowedFd<'_>, u64), Fault> {
-        let mountpoint = match &self.mountpoint {
-            Some(mountpoint) => mountpoint,
-            None => self.mountpoint.insert(Mountpoint::check(&self.path, self.host)?),
-        };
+        let Some(mountpoint) = &self.mountpoint else { return Err(self.unchecked()) };
         let mount = Mount::make(mountpoint, self.host, self.context.as_deref())?;
         if let Some(mut before) = self.mount.take() {
             before.let_go();
@@ -122,20 +121,28 @@ impl Hold {
         }
         let mount = self.mount.insert(mount);
         let device = mount.device;
-        Ok((mount.connection().ok_or(Fault::Stopping)?, device))
+        // It has just been made.
+        let connection = mount.connection().ok_or(Fault::Stopping)?;
+        Ok((connection, device))
     }
 
-    /// Whether the mount can be attached again after somebody has detached it.
-    pub(crate) fn comes_back(&self) -> bool {
-        self.mount.as_ref().is_some_and(Mount::comes_back)
+    /// Whether the mount can be attached, to begin with or again.
+    pub(crate) fn is_attachable(&self) -> bool {
+        self.mount.as_ref().is_some_and(Mount::is_attachable)
     }
 
     /// Puts the mount onto the directory that was checked.
     pub(crate) fn attach(&mut self) -> Result<(), Fault> {
         match (&mut self.mount, &self.mountpoint) {
             (Some(mount), Some(mountpoint)) => mount.attach(mountpoint),
-            _ => Err(Fault::Stopping),
+            _ => Err(self.unchecked()),
         }
+    }
+
+    /// Nothing goes to a place that was not checked.
+    fn unchecked(&self) -> Fault {
+        let (path, step) = (self.path.clone(), "use without a check");
+        Fault::MountpointUnusable { path, step, errno: Errno::INVAL }
     }
 
     /// Takes our own mount from the path.

@@ -19,7 +19,7 @@ use crate::fault::Fault;
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
 
-/// There is never more than one without somebody who has something open on it.
+/// There may be this many: all but one are there because somebody has something open on them.
 const MOST: usize = 32;
 
 /// The connections, by the keeper's numbers.
