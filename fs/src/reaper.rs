@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::tempfs::{Attendant, Commons, TempFs, expect_unknown};
 /// How long the kernel is given to answer a pruning with forgets before what is left counts as in
 /// use. Nothing is lost if it takes longer: the next forget has it looked at again.
 const SETTLE: Duration = Duration::from_millis(20);
+
+/// How long a new connection waits at the most until nothing is believed missing any more.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// How long to wait before a generation that was in use is looked at again although nothing was
 /// heard of it: leaving a directory is nothing that the kernel tells.
@@ -43,7 +47,8 @@ struct Inbox {
     lower: Vec<(Node, OsString)>,
     descriptors_short: bool,
     forgotten: bool,
-    joined: bool,
+    /// Who waits until no connection believes any more what was missing before it joined.
+    joined: Vec<mpsc::SyncSender<()>>,
     changed: BTreeSet<Node>,
     stop: bool,
 }
@@ -116,7 +121,7 @@ impl Inbox {
         self.drain.is_empty()
             && self.lower.is_empty()
             && !self.descriptors_short
-            && !self.joined
+            && self.joined.is_empty()
             && self.changed.is_empty()
             && !self.stop
     }
@@ -132,7 +137,10 @@ impl Attendant for Desk {
     }
 
     fn joined(&self) {
-        self.put(|inbox| inbox.joined = true);
+        let (done, told) = mpsc::sync_channel(1);
+        self.put(|inbox| inbox.joined.push(done));
+        // It ends soon, or with the reaper; a kernel that takes longer is not worth the wait.
+        let _ = told.recv_timeout(DOUBT);
     }
 
     fn changed(&self, node: Node) {
@@ -252,8 +260,8 @@ impl Work {
             if inbox.stop {
                 return;
             }
-            if inbox.joined {
-                self.doubt();
+            if !inbox.joined.is_empty() {
+                self.doubt(inbox.joined);
             }
             self.invalidate(&inbox.changed);
             if inbox.descriptors_short {
@@ -334,19 +342,29 @@ impl Work {
     }
 
     /// From now on changes can come through several connections, so nothing is to be believed that
-    /// the kernel was told before. Nothing has changed yet through the new one: each name that the
-    /// kernel takes for missing still is.
-    fn doubt(&self) {
+    /// the kernel was told before. The new one isn't served before the names are done: until then
+    /// each that the kernel takes for missing still is.
+    fn doubt(&self, joined: Vec<mpsc::SyncSender<()>>) {
         let connections = self.commons.connections();
         for key in self.commons.keys() {
             self.forget_absences(&connections, key);
         }
-        for connection in connections {
+        // What a kernel is told from now on it doesn't believe anyway. One that knows the root alone
+        // has nothing to doubt, and to tell it so would have it drop the answer that it waits for: it
+        // would then take the root for what it is before the first answer, closed to everybody.
+        let told: Vec<_> = connections
+            .into_iter()
+            .map(|connection| (connection.table().nodes(), connection))
+            .filter(|(nodes, _)| nodes.iter().any(|node| *node != Node::ROOT))
+            .collect();
+        // From here on the new connection may be served.
+        drop(joined);
+        for (nodes, connection) in told {
             let Some(kernel) = connection.kernel() else { continue };
-            if let Err(errno) = kernel.prune(&connection.table().nodes()) {
+            if let Err(errno) = kernel.prune(&nodes) {
                 tracing::debug!(%errno, "the kernel can't be asked to forget inodes");
             }
-            for node in connection.table().nodes() {
+            for node in nodes.into_iter().filter(|node| connection.table().knows(*node)) {
                 expect_unknown(kernel.invalidate(node));
             }
         }

@@ -75,13 +75,15 @@ pub struct Earlier {
 pub struct Saved {
     files: Files,
     boot: String,
+    /// The header that an earlier daemon left.
+    found: Option<Header>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last one that was saved, if there is one.
-    header: Option<Header>,
+    /// How many connections to the kernel there were, of all daemons.
+    epoch: u64,
     /// What lasts of each session, as it is on the disk.
     lasting: HashMap<SessionId, Vec<u8>>,
 }
@@ -94,11 +96,13 @@ impl Saved {
     /// Where it can't be reached, or its header read.
     pub fn beneath(store: BorrowedFd<'_>, boot: String) -> Result<Self, SavedError> {
         let files = Files::beneath(store)?;
-        let header = match files.read(HEADER)? {
+        let found = match files.read(HEADER)? {
             None => None,
             Some(bytes) => Some(record::read::<Header>(&bytes).map_err(|it| unread(HEADER, it))?),
         };
-        Ok(Self { files, boot, state: Mutex::new(State { header, ..State::default() }) })
+        let epoch = found.as_ref().map_or(0, |found: &Header| found.epoch);
+        let state = Mutex::new(State { epoch, ..State::default() });
+        Ok(Self { files, boot, found, state })
     }
 
     /// Reads what an earlier daemon saved.
@@ -107,7 +111,7 @@ impl Saved {
     /// Where any of it can't be read; nothing is changed then.
     pub fn earlier(&self) -> Result<Earlier, SavedError> {
         let mut state = self.lock();
-        let same_boot = state.header.as_ref().is_some_and(|header| header.boot == self.boot);
+        let same_boot = self.found.as_ref().is_some_and(|found| found.boot == self.boot);
         let mut sessions = Vec::new();
         for name in self.files.names()? {
             // What else is there may be a draft, or somebody else's; it is left alone.
@@ -123,24 +127,43 @@ impl Saved {
             state.lasting.insert(id, bytes);
             sessions.push(session);
         }
-        if state.header.is_none() && !sessions.is_empty() {
+        if self.found.is_none() && !sessions.is_empty() {
             return Err(unread(HEADER, Unread::Not("it isn't there".to_owned())));
+        }
+        if !same_boot {
+            // No process of another boot lives, and what is left of it must not be taken for this
+            // boot's by a later daemon.
+            for session in &sessions {
+                self.files.remove(&format!("{}{PASSING}", session.id()))?;
+            }
         }
         Ok(Earlier { sessions, same_boot })
     }
 
-    /// Counts one more connection to the kernel and saves that; the number of the new one. From
-    /// here on what is saved is of this boot.
+    /// From here on all that is saved is of this boot. To be said once that is so of what was
+    /// found, and before anything else is saved.
     ///
     /// # Errors
     /// Where it can't be saved.
-    pub fn begin_epoch(&self) -> Result<u64, SavedError> {
+    pub fn settle(&self) -> Result<(), SavedError> {
+        self.save_header(&self.lock())
+    }
+
+    /// Counts one more connection to the kernel; its number. Where that can't be saved it counts
+    /// all the same, since a mount must come back on a full disk too; but a daemon that starts
+    /// again may give the number once more.
+    pub fn begin_epoch(&self) -> u64 {
         let mut state = self.lock();
-        let epoch = state.header.as_ref().map_or(0, |header| header.epoch).saturating_add(1);
-        let header = Header { version: VERSION, boot: self.boot.clone(), epoch };
-        self.files.write(HEADER, &record::write(&header)?, Sync::Now)?;
-        state.header = Some(header);
-        Ok(epoch)
+        state.epoch = state.epoch.saturating_add(1);
+        if let Err(error) = self.save_header(&state) {
+            tracing::error!(epoch = state.epoch, %error, "a connection can't be counted");
+        }
+        state.epoch
+    }
+
+    fn save_header(&self, state: &State) -> Result<(), SavedError> {
+        let header = Header { version: VERSION, boot: self.boot.clone(), epoch: state.epoch };
+        self.files.write(HEADER, &record::write(&header)?, Sync::Now)
     }
 
     /// The file of what lasts of a session, by its name in the store.

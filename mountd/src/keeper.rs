@@ -120,7 +120,7 @@ impl Keeper {
             Store::Dir(path) => Some(store::open(path, self.host)?),
         };
         let path = self.hold.check(|path| seat.was_made(path))?.place.path().to_owned();
-        self.remember_made(seat);
+        seat.remember_made(self.hold.made());
         let begin = Begin {
             privileged: self.host.privileged,
             keeper: std::process::id(),
@@ -135,7 +135,7 @@ impl Keeper {
                 let socket = settings.socket.clone();
                 tracing::info!(mountpoint = %path.display(), "serving");
                 announce(&Serving { mountpoint: path.clone(), socket, already: false });
-                let supervisor = Supervisor::serving(path.clone(), self.hold.comes_back());
+                let supervisor = Supervisor::serving(path.clone());
                 self.stand(Stand::new(settings, seat, supervisor)?)?
             }
         };
@@ -180,12 +180,6 @@ impl Keeper {
             worker.tell(&ToWorker::Serve { number: self.number, device }, &[connection]);
         }
         Ok(())
-    }
-
-    fn remember_made(&self, seat: &mut Seat) {
-        if let Some(made) = self.hold.made() {
-            seat.remember_made(made);
-        }
     }
 
     fn tell(&self, message: &ToWorker) {

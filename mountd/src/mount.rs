@@ -10,5 +10,4 @@ pub(crate) mod identity;
 mod probe;
 pub(crate) mod watch;
 
-pub(crate) use check::{Sight, is_abandoned, sight};
 pub(crate) use probe::answer as answer_probe;

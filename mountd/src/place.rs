@@ -127,8 +127,15 @@ impl Place {
         }
     }
 
+    /// Whether what was found here is being removed. A directory takes the mounts on it along before
+    /// its name goes, and whoever hears of that can be quick enough to find it still. To make
+    /// something here waits for the end of that.
+    pub(crate) fn is_going(&self, found: BorrowedFd<'_>) -> Result<bool, Problem> {
+        Ok(self.facts(found)?.stx_nlink == 0)
+    }
+
     /// Makes a directory with exactly this mode, whatever the umask and default ACLs are; `None`
-    /// where somebody else has made something there.
+    /// where somebody else has made something there, or removed it at once.
     pub(crate) fn make(&self, mode: u32) -> Result<Option<Directory>, Problem> {
         let mode = Mode::from_raw_mode(mode);
         match mkdirat(&self.parent, &self.name, mode) {
@@ -137,8 +144,11 @@ impl Place {
             Err(errno) => return Err(self.system("make the directory", errno)),
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = openat(&self.parent, &self.name, flags, Mode::empty())
-            .map_err(|errno| self.system("open", errno))?;
+        let descriptor = match openat(&self.parent, &self.name, flags, Mode::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.system("open", errno)),
+        };
         chmod(in_proc(descriptor.as_fd()), mode)
             .map_err(|errno| self.system("set the mode of", errno))?;
         Ok(Some(Directory { descriptor, made: true }))
@@ -200,6 +210,12 @@ impl Place {
             && unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR).is_ok()
     }
 
+    /// Whether a directory that was found here is here still, also where something is mounted on it.
+    pub(crate) fn keeps(&self, held: BorrowedFd<'_>) -> bool {
+        let found = readlink(in_proc(held), Vec::new());
+        found.is_ok_and(|found| found.as_bytes() == self.path.as_os_str().as_bytes())
+    }
+
     /// Whether this very inode is at the place. The held descriptor keeps its number from being
     /// given to another one; a remembered device and inode pair would not.
     pub(crate) fn is(&self, held: BorrowedFd<'_>) -> bool {
@@ -242,7 +258,11 @@ fn first_entry(directory: BorrowedFd<'_>) -> Result<Option<OsString>, Errno> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 1024];
     let mut entries = RawDir::new(listed, &mut buffer);
     while let Some(entry) = entries.next() {
-        let entry = entry?;
+        let entry = match entry {
+            // It is just being removed, and for that it must be empty.
+            Err(Errno::NOENT) => return Ok(None),
+            entry => entry?,
+        };
         match entry.file_name().to_bytes() {
             b"." | b".." => {}
             name => return Ok(Some(OsStr::from_bytes(name).to_owned())),

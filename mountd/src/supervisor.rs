@@ -15,6 +15,9 @@ use crate::fault::{Fault, FaultReport};
 pub(crate) struct Seen {
     /// Whether the connection to the kernel still is one.
     pub(crate) connected: bool,
+    /// Whether the mount of it can be attached: to begin with, or again. A mount that can't lives no
+    /// longer than it is attached or used.
+    pub(crate) attachable: bool,
     /// What the path leads to.
     pub(crate) path: Sight,
     /// Whether clients find the socket.
@@ -70,8 +73,6 @@ enum Phase {
 pub(crate) struct Supervisor {
     mountpoint: PathBuf,
     phase: Phase,
-    /// Whether a detached mount can be put back as it was.
-    same_back: bool,
     /// Whether the connection that waits for its path is a new one.
     renewed: bool,
     /// Why service can't resume by itself.
@@ -82,9 +83,8 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// A mount that is served and attached.
-    pub(crate) const fn serving(mountpoint: PathBuf, same_back: bool) -> Self {
-        let phase = Phase::Serving;
-        Self { mountpoint, phase, same_back, renewed: false, fault: None, socket: true }
+    pub(crate) const fn serving(mountpoint: PathBuf) -> Self {
+        Self { mountpoint, phase: Phase::Serving, renewed: false, fault: None, socket: true }
     }
 
     /// What is to be done now. Whoever does it looks again afterwards.
@@ -97,8 +97,14 @@ impl Supervisor {
         match self.phase {
             Phase::Renewing => return actions,
             Phase::Serving | Phase::Detached if !seen.connected => {
+                // A connection that goes with its mount wasn't ended by anybody else.
+                let went_along = !seen.attachable && seen.path != Sight::Ours;
+                match (went_along, self.phase) {
+                    (false, _) => actions.push(Action::Note(Note::Aborted)),
+                    (true, Phase::Serving) => actions.push(Action::Note(Note::Detached)),
+                    (true, _) => {}
+                }
                 self.phase = Phase::Aborted;
-                actions.push(Action::Note(Note::Aborted));
             }
             Phase::Serving if seen.path != Sight::Ours => {
                 self.phase = Phase::Detached;
@@ -116,7 +122,7 @@ impl Supervisor {
                 actions.push(Action::Note(back));
                 actions.extend(self.clear());
             }
-            (Phase::Detached, Sight::Free) if self.same_back => actions.push(Action::PutBack),
+            (Phase::Detached, Sight::Free) if seen.attachable => actions.push(Action::PutBack),
             (Phase::Aborted, Sight::Ours) => actions.push(Action::ClearAway),
             (Phase::Detached | Phase::Aborted, Sight::Free) => {
                 self.phase = Phase::Renewing;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 use serde_json::Value;
 
 use crate::command::{Finished, Running};
@@ -73,6 +73,39 @@ impl Daemon {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.running.id()
+    }
+
+    /// The id of the process that serves, which the first one has started.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn worker(&self) -> anyhow::Result<u32> {
+        let keeper = self.id();
+        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
+        let worker = children.split_whitespace().next().context("the daemon has no worker")?;
+        Ok(worker.parse()?)
+    }
+
+    /// Stops the process that keeps the mount, as a terminal would; nothing is lost by it.
+    ///
+    /// # Errors
+    ///
+    /// Where it has ended.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.running.signal(Signal::STOP)?;
+        let stopped = WaitIdOptions::STOPPED;
+        rustix::process::waitid(WaitId::PidFd(self.running.handle()), stopped)?;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// Where it has ended.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.running.signal(Signal::CONT)
     }
 
     /// Sends a signal and waits until the daemon has ended.

@@ -4,10 +4,15 @@
 //! only in a mount namespace that a test made for itself.
 
 use std::cell::RefCell;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::command::poll;
 
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,35 @@ pub fn list() -> anyhow::Result<Vec<Mount>> {
 pub fn fuse() -> anyhow::Result<Vec<Mount>> {
     let is_fuse = |mount: &Mount| mount.kind == "fuse" || mount.kind.starts_with("fuse.");
     Ok(list()?.into_iter().filter(is_fuse).collect())
+}
+
+/// The table of the calling thread's mount namespace, which tells when it changes.
+#[derive(Debug)]
+pub struct Table(File);
+
+impl Table {
+    /// Watches from here on.
+    ///
+    /// # Errors
+    ///
+    /// Where the table can't be read.
+    pub fn watch() -> io::Result<Self> {
+        File::open("/proc/thread-self/mountinfo").map(Self)
+    }
+
+    /// Waits until a mount of FUSE is at this path.
+    ///
+    /// # Errors
+    ///
+    /// Where the time ends first.
+    pub fn wait_for_fuse(&self, path: &Path, until: Instant) -> anyhow::Result<()> {
+        while !fuse()?.iter().any(|mount| mount.path == path) {
+            let mut polled = [PollFd::new(&self.0, PollFlags::PRI)];
+            let left = until.saturating_duration_since(Instant::now());
+            ensure!(poll(&mut polled, left)? > 0, "nothing is mounted at {}", path.display());
+        }
+        Ok(())
+    }
 }
 
 /// Tells where the `fusectl` file system of this thread's own namespace is.

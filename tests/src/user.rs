@@ -68,6 +68,23 @@ impl User {
         result
     }
 
+    /// Makes the calling thread this user's for good: also the kernel's filesystems, which look at
+    /// every id, take it for that.
+    ///
+    /// # Errors
+    ///
+    /// Where the ids can't be changed.
+    pub fn becomes_this_thread(&self) -> anyhow::Result<()> {
+        if self.changes {
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.uid));
+            // Groups first: afterwards the right to change them is gone.
+            rustix::thread::set_thread_groups(&[])?;
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        Ok(())
+    }
+
     /// Makes the program run as this user, without supplementary groups.
     pub fn applied_to(&self, command: &mut Command) {
         if self.changes {

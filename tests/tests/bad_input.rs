@@ -2,21 +2,16 @@
 //! error, nothing is lost, and the daemon goes on.
 
 use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use holdfast_tests::client::Client;
 use holdfast_tests::command::Program;
 use holdfast_tests::daemon::{Daemon, while_served};
 use holdfast_tests::need::Need;
 use holdfast_tests::stage::{Stage, as_each_user, as_ordinary_user, as_root};
 use serde_json::{Value, json};
-
-/// How long an answer may take; it tells a hang from a wait.
-const ANSWER: Duration = Duration::from_secs(20);
 
 /// A command is refused with this fault, in words and as JSON.
 fn refused(program: Program, code: &str) -> anyhow::Result<()> {
@@ -29,54 +24,13 @@ fn refused(program: Program, code: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client that speaks to the socket by hand.
-struct Client(UnixStream);
-
-impl Client {
-    fn new(stage: &Stage, daemon: &Daemon) -> anyhow::Result<Self> {
-        // Whose it is, is decided when it connects.
-        let stream = stage.user.act(|| Ok(UnixStream::connect(&daemon.socket)?))?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        stream.set_write_timeout(Some(ANSWER))?;
-        Ok(Self(stream))
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        match self.0.write_all(bytes) {
-            // It may have been refused before it was all sent; the answer tells.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
-        }
-    }
-
-    /// The next answer; `None` at the end of the connection.
-    fn answer(&mut self) -> anyhow::Result<Option<Value>> {
-        let mut bytes = Vec::new();
-        let mut byte = [0];
-        loop {
-            match self.0.read(&mut byte) {
-                Ok(0) => break,
-                Ok(_) if byte[0] == 0 => break,
-                Ok(_) => bytes.push(byte[0]),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if bytes.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&bytes)?)) }
-    }
-
-    fn call(&mut self, method: &str, parameters: &Value) -> anyhow::Result<Value> {
-        let method = format!("org.holdfast.Namespace.{method}");
-        let mut call = json!({ "method": method, "parameters": parameters }).to_string();
-        call.push('\0');
-        self.send(call.as_bytes())?;
-        self.answer()?.context("the connection ended without an answer")
-    }
+fn client(stage: &Stage, daemon: &Daemon) -> anyhow::Result<Client> {
+    Client::new(&stage.user, &daemon.socket)
 }
 
 /// The daemon still does what it is there for.
 fn goes_on(stage: &Stage, daemon: &Daemon) -> anyhow::Result<()> {
-    let answer = Client::new(stage, daemon)?.call("Describe", &json!({}))?;
+    let answer = client(stage, daemon)?.call("Describe", &json!({}))?;
     ensure!(answer.get("error").is_none(), "{answer}");
     ensure!(stage.run(r#"echo good > "$TMPDIR/x"; cat "$TMPDIR/x""#).output()? == "good\n");
     Ok(())
@@ -98,7 +52,7 @@ fn names_that_break_the_rules_are_refused() {
                 stage.holdfast().args(["session", "close", name]).output()?;
             }
             // Not UTF-8, which only the socket can be asked for.
-            let mut client = Client::new(stage, daemon)?;
+            let mut client = client(stage, daemon)?;
             let call = b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\
                          \"parameters\":{\"name\":\"\xff\xfe\"}}\0";
             client.send(call)?;
@@ -247,7 +201,7 @@ fn malformed_messages_are_refused() {
                 &[b"[".repeat(3000), b"\0".to_vec()].concat(),
             ];
             for message in messages {
-                let mut client = Client::new(stage, daemon)?;
+                let mut client = client(stage, daemon)?;
                 client.send(message)?;
                 let text = message.escape_ascii();
                 let answer = client.answer().with_context(|| text.to_string())?;
@@ -264,7 +218,7 @@ fn too_large_a_message_is_refused() {
     as_each_user(&[Need::Fuse], |stage| {
         while_served(stage, |daemon| {
             for end in ["\"}}\0", ""] {
-                let mut client = Client::new(stage, daemon)?;
+                let mut client = client(stage, daemon)?;
                 let start = "{\"method\":\"org.holdfast.Namespace.OpenSession\",\
                              \"parameters\":{\"name\":\"";
                 client.send(format!("{start}{}{end}", "x".repeat(70 << 10)).as_bytes())?;
@@ -285,7 +239,7 @@ fn silent_and_hasty_clients_harm_nobody() {
             // Some say nothing, and some stop in the middle of a word, while others are served.
             let mut silent = Vec::new();
             for number in 0..20 {
-                let mut client = Client::new(stage, daemon)?;
+                let mut client = client(stage, daemon)?;
                 if number % 2 == 0 {
                     client.send(b"{\"method\":\"org.holdfast")?;
                 }
@@ -294,7 +248,7 @@ fn silent_and_hasty_clients_harm_nobody() {
             goes_on(stage, daemon)?;
             // Some leave before the answer, and some before the end of the question.
             for number in 0..50 {
-                let mut client = Client::new(stage, daemon)?;
+                let mut client = client(stage, daemon)?;
                 let call: &[u8] = match number % 3 {
                     0 => b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\"parameters\":{}}\0",
                     1 => b"{\"method\":\"org.holdfast.Namespace.OpenSession\",\"param",
@@ -303,13 +257,13 @@ fn silent_and_hasty_clients_harm_nobody() {
                 client.send(call)?;
             }
             // One asks a hundred times and doesn't listen.
-            let mut deaf = Client::new(stage, daemon)?;
+            let mut deaf = client(stage, daemon)?;
             for _ in 0..100 {
                 deaf.send(b"{\"method\":\"org.holdfast.Namespace.Describe\"}\0")?;
             }
             goes_on(stage, daemon)?;
             drop((silent, deaf));
-            let sessions = Client::new(stage, daemon)?.call("ListSessions", &json!({}))?;
+            let sessions = client(stage, daemon)?.call("ListSessions", &json!({}))?;
             let sessions = sessions["parameters"]["sessions"].as_array().context("sessions")?;
             // What the hasty ones opened hangs on this process, which is still there. That of a
             // command that has just ended goes by itself.
@@ -328,7 +282,7 @@ fn silent_and_hasty_clients_harm_nobody() {
 fn an_error_never_has_a_path() {
     as_each_user(&[Need::Fuse], |stage| {
         while_served(stage, |daemon| {
-            let mut client = Client::new(stage, daemon)?;
+            let mut client = client(stage, daemon)?;
             let nobody = json!({ "session": "aaaaaaaa" });
             for (method, parameters) in [
                 ("AcquireLease", &nobody),

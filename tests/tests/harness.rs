@@ -1,10 +1,10 @@
 //! The tests' own tools: a program that hangs is ended, and a mount that hangs is freed.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use holdfast_tests::command::Program;
+use holdfast_tests::damage::wait_until_stopped;
 use holdfast_tests::mounts;
 use holdfast_tests::need::Need;
 use holdfast_tests::processes::Process;
@@ -29,15 +29,10 @@ fn what_hangs_on_a_mount_is_freed() {
         let daemon = stage.serve()?;
         // Nobody but its worker answers for a mount; stopped, it leaves whoever asks in a sleep
         // that no signal ends.
-        let keeper = daemon.id();
-        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
-        let worker = children.split_whitespace().next().context("the daemon has no worker")?;
-        let id: u32 = worker.parse()?;
+        let id = daemon.worker()?;
         let worker = Process::of(id)?;
         worker.signal(Signal::STOP);
-        while !is_stopped(id)? {
-            std::thread::yield_now();
-        }
+        wait_until_stopped(id)?;
         let ask = || stage.program(Program::new("ls").arg(&daemon.mountpoint));
         let start = Instant::now();
         ensure!(ask().deadline(Duration::from_secs(1)).run().is_err(), "it was answered");
@@ -50,17 +45,6 @@ fn what_hangs_on_a_mount_is_freed() {
         drop(daemon.finish()?);
         Ok(())
     });
-}
-
-/// Whether every thread of a process stands still; the kernel stops them one by one.
-fn is_stopped(id: u32) -> anyhow::Result<bool> {
-    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-        let status = fs::read_to_string(thread?.path().join("status"))?;
-        if !status.contains("\nState:\tT") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 #[test]

@@ -232,10 +232,7 @@ fn two_users_have_a_daemon_each() {
 }
 
 fn worker(daemon: &Daemon) -> anyhow::Result<Process> {
-    let keeper = daemon.id();
-    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
-    let worker = children.split_whitespace().next().context("the daemon has no worker")?;
-    Process::of(worker.parse()?)
+    Process::of(daemon.worker()?)
 }
 
 /// Everything that a daemon of an earlier state left is gone before a stage is used.

@@ -12,8 +12,9 @@ use holdfast_tests::command::{Program, Running};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::need::Need;
 use holdfast_tests::processes::Process;
-use holdfast_tests::stage::{Stage, as_each_user};
+use holdfast_tests::stage::{Stage, as_each_user, as_root};
 use holdfast_tests::{report, status};
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -80,7 +81,7 @@ fn told(stage: &Stage) -> anyhow::Result<(Value, Value)> {
         for one in answer[name].as_array_mut().context("no list")? {
             let one = one.as_object_mut().context("no object")?;
             // The mount is another one.
-            let passes = ["age_ms", "idle_ms", "expires_in_ms", "device", "epoch"];
+            let passes = ["age_ms", "idle_ms", "expires_in_ms", "device", "epoch", "stale"];
             passes.iter().for_each(|name| drop(one.remove(*name)));
             let owners = one.get_mut("owners").and_then(Value::as_array_mut);
             for owner in owners.into_iter().flatten() {
@@ -186,6 +187,11 @@ fn everything_is_back_after_the_daemon_was_killed() {
         kept.sort();
         there.sort();
         ensure!(there == kept, "{there:?} instead of {kept:?}");
+        let answer = ask(stage, &["lease", "list"])?;
+        let all = answer["leases"].as_array().context("no list")?;
+        // They were taken on the first connection, and its handles are dead.
+        ensure!(all.iter().all(|lease| lease["stale"] == true && lease["epoch"] == 1), "{answer}");
+        ensure!(ask(stage, &["status"])?["epoch"] == 2);
         let ended = ask(stage, &["lease", "release", &of_dying])?;
         ensure!(ended["receipt"]["end"] == "process_gone", "{ended}");
 
@@ -356,6 +362,51 @@ fn a_generation_that_is_gone_is_told_and_not_made_up_for() {
         ask(stage, &["session", "close", "main"])?;
         drop(owner);
         daemon.stop(stage)
+    });
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_given_that_a_restart_would_not_bring_back() {
+    as_root(&[Need::Fuse], |stage| {
+        let work = stage.path("work");
+        let options = Some(c"size=1m,mode=1777");
+        rustix::mount::mount("tmpfs", &work, "tmpfs", MountFlags::NOSUID, options)?;
+        let daemon = serve(stage)?;
+        let owner = sleeper(stage)?;
+        ask(stage, &["session", "open", "main"])?;
+        let (lease, directory) = acquire(stage, "main", "shared", &owner)?;
+        let (other, _) = acquire(stage, "main", "private", &owner)?;
+        let fill = Program::bash(r#"! cat /dev/zero > "$1/file" 2>/dev/null"#).arg("fill");
+        stage.program(fill.arg(&directory)).output()?;
+        let before = told(stage)?;
+        let pid = owner.id().to_string();
+        for refused_now in [
+            &["session", "open", "second"] as &[&str],
+            &["session", "open", "main", "--owner-pid", &pid],
+            &["lease", "acquire", "main", "--pid", &pid],
+            &["lease", "acquire", "main", "--kind", "private", "--pid", &pid],
+        ] {
+            ensure!(refused(stage, refused_now)? == "store-full", "{refused_now:?}");
+        }
+        ensure!(told(stage)? == before, "what was refused has left something");
+        let ended = ask(stage, &["lease", "release", &other])?;
+        ensure!(ended["receipt"]["end"] == "released", "{ended}");
+        // The lease is there still, and with it the way to make room.
+        stage.program(Program::new("rm").arg(format!("{directory}/file"))).output()?;
+        acquire(stage, "main", "private", &owner)?;
+        ask(stage, &["session", "open", "second"])?;
+        let before = told(stage)?;
+        kill(daemon)?;
+
+        let daemon = serve(stage)?;
+        ensure!(told(stage)? == before, "{:#?} instead of {before:#?}", told(stage)?);
+        ask(stage, &["lease", "release", &lease])?;
+        stage.holdfast().args(["down", "--force"]).output()?;
+        daemon.finish()?.success()?;
+        drop(owner);
+        stage.nothing_is_left(&stage.user)?;
+        rustix::mount::unmount(&work, UnmountFlags::DETACH)?;
+        Ok(())
     });
 }
 

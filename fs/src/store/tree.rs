@@ -5,10 +5,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, chmodat, chownat, fchmod, fstatvfs,
-    mkdirat, openat, statx, unlinkat,
+    AtFlags, Gid, Mode, OFlags, StatVfs, StatxFlags, Uid, fchmod, fchown, fstatvfs, mkdirat,
+    openat, statx, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::absent::Absent;
 use super::tmpfs::OWN_INODES;
@@ -16,6 +17,10 @@ use super::{Ownership, StoreError, refused};
 use crate::node::{GenerationKey, Node};
 use crate::registry::Usage;
 use crate::sys::{name_to_handle, open_by_handle};
+
+/// How a directory is opened that must be one.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A generation's files.
 #[derive(Debug)]
@@ -37,7 +42,7 @@ impl Tree {
         mkdirat(&home, "tree", Mode::RWXU).map_err(refused("making the tree"))?;
         let root = Self::open(&home).map_err(refused("opening the tree"))?;
         let tree = Self::at(key, root)?;
-        tree.own(tree.root.as_fd(), "", ownership)?;
+        own(tree.root.as_fd(), ownership)?;
         Ok(tree)
     }
 
@@ -51,8 +56,7 @@ impl Tree {
     }
 
     fn open(home: impl AsFd) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(&home, "tree", flags, Mode::empty())
+        openat(&home, "tree", DIRECTORY, Mode::empty())
     }
 
     fn at(key: GenerationKey, root: OwnedFd) -> Result<Self, StoreError> {
@@ -75,25 +79,6 @@ impl Tree {
             .is_ok()
     }
 
-    fn own(
-        &self,
-        directory: BorrowedFd<'_>,
-        name: &str,
-        ownership: Ownership,
-    ) -> Result<(), StoreError> {
-        let flags = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::SYMLINK_NOFOLLOW };
-        let (uid, gid) = (Uid::from_raw(ownership.uid), Gid::from_raw(ownership.gid));
-        chownat(directory, name, Some(uid), Some(gid), flags)
-            .map_err(refused("giving the directory to its owner"))?;
-        let mode = Mode::from_raw_mode(ownership.permissions.into());
-        if name.is_empty() {
-            fchmod(directory, mode)
-        } else {
-            chmodat(directory, name, mode, AtFlags::empty())
-        }
-        .map_err(refused("setting the mode of the directory"))
-    }
-
     /// Makes a directory for a private lease in the root of the tree.
     pub(crate) fn make_directory(
         &self,
@@ -101,8 +86,18 @@ impl Tree {
         ownership: Ownership,
     ) -> Result<Node, StoreError> {
         mkdirat(&self.root, name, Mode::RWXU).map_err(refused("making the lease's directory"))?;
-        self.own(self.root.as_fd(), name, ownership)?;
-        self.directory_node(name)
+        // The session's owner may put something else in its place at once: what isn't a directory of
+        // the daemon's own is never given away.
+        let opened = openat(&self.root, name, DIRECTORY, Mode::empty())
+            .map_err(refused("opening the lease's directory"))?;
+        let facts = statx(&opened, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+            .map_err(refused("looking at the lease's directory"))?;
+        if facts.stx_uid != geteuid().as_raw() {
+            let step = "making the lease's directory, which somebody replaced";
+            return Err(StoreError::Refused { step, errno: Errno::STALE });
+        }
+        own(opened.as_fd(), ownership)?;
+        self.node(facts.stx_ino).ok_or(StoreError::InodeTooLarge(facts.stx_ino))
     }
 
     /// Removes a directory for a private lease that was made just now.
@@ -182,4 +177,13 @@ impl Tree {
     pub(crate) fn node(&self, inode: u64) -> Option<Node> {
         Node::new(self.key, inode)
     }
+}
+
+/// Gives an open directory to its owner.
+fn own(directory: BorrowedFd<'_>, ownership: Ownership) -> Result<(), StoreError> {
+    let (uid, gid) = (Uid::from_raw(ownership.uid), Gid::from_raw(ownership.gid));
+    fchown(directory, Some(uid), Some(gid))
+        .map_err(refused("giving the directory to its owner"))?;
+    fchmod(directory, Mode::from_raw_mode(ownership.permissions.into()))
+        .map_err(refused("setting the mode of the directory"))
 }

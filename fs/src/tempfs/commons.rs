@@ -5,7 +5,6 @@
 //! are several, no kernel cache may be believed, since a change can come through any of them.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -125,13 +124,6 @@ impl Commons {
     pub(crate) fn forget(&self, node: Node) {
         if !self.knows(node) {
             self.structure.forget(node);
-        }
-    }
-
-    /// An inode has lost its last name: whichever connections know it keep it.
-    pub(crate) fn keep_unlinked(&self, node: Node, descriptor: &Arc<OwnedFd>) {
-        for connection in self.connections() {
-            connection.table().keep_unlinked(node, Arc::clone(descriptor));
         }
     }
 

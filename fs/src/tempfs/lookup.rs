@@ -56,7 +56,7 @@ impl TempFs {
     /// there, also where it never was told so. Where too many are noted, its generation goes when
     /// the kernel forgets the name by itself.
     pub(super) fn note_absence(&self, tree: &Tree, parent: Node, name: &OsStr) {
-        tree.absent().add(parent, name, |parent| self.table.knows(parent));
+        tree.absent().add(parent, name, |parent| self.commons.knows(parent));
     }
 
     /// Has the kernel give up what it remembers of names that are not there, in a generation that

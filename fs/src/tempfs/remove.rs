@@ -16,7 +16,9 @@ use crate::store::Tree;
 /// An inode that is about to lose a name.
 ///
 /// What is known of it here stays true until the name is gone: the kernel holds the locks of the
-/// directory and of the inode over the whole request, so nothing can be linked or renamed meanwhile.
+/// directory and of the inode over the whole request, so nothing can be linked or renamed meanwhile
+/// through the same connection. Through another one it can, and an inode whose last two names go at
+/// once by way of two connections is then not kept beyond that where it was reached by a handle.
 pub(super) struct Victim {
     node: Option<Node>,
     inode: u64,
@@ -115,15 +117,21 @@ impl TempFs {
         let Some(node) = victim.node.filter(|_| victim.last_name) else { return };
         let path = Arc::new(victim.path);
         if self.commons.are_several() {
-            self.commons.keep_unlinked(node, &path);
+            for connection in self.commons.connections() {
+                connection.bury_here(node, Arc::clone(&path));
+            }
         } else {
-            self.table.keep_unlinked(node, path);
+            self.bury_here(node, path);
         }
+        self.relieve();
+    }
+
+    fn bury_here(&self, node: Node, path: Arc<OwnedFd>) {
+        self.table.keep_unlinked(node, path);
         if self.table.opens(node) == 0 {
             self.files.forget(node);
         }
         let backing = self.table.close_if_idle(node);
         self.unregister(backing);
-        self.relieve();
     }
 }

@@ -11,6 +11,7 @@ use super::qualify::words;
 use super::{Outcome, REFUSED};
 use crate::control::client::Client;
 use crate::control::wire::{self, Qualification};
+use crate::fault::FaultReport;
 use crate::qualify;
 
 /// Does what was asked.
@@ -24,9 +25,7 @@ pub(crate) fn run(socket: Option<&Path>, command: &LeaseCommand, output: Output)
     match command {
         LeaseCommand::Acquire(args) => {
             let acquired = client.call(&acquire(args))?;
-            output.answer(&acquired, |acquired| {
-                format!("{} {}", acquired.lease.id, acquired.lease.path)
-            });
+            output.answer(&acquired, |acquired| line(&acquired.lease));
         }
         LeaseCommand::Bind(args) => {
             let (lease, pid) = (args.lease.clone(), Some(args.pid));
@@ -74,16 +73,27 @@ fn qualified(socket: Option<&Path>, args: &LeaseAcquireArgs, output: Output) -> 
             return Ok(ExitCode::from(REFUSED));
         }
     };
-    let qualification = qualify::examine_in_time(Path::new(&acquired.lease.path))?;
+    let qualification = match qualify::examine_in_time(Path::new(&acquired.lease.path)) {
+        Ok(qualification) => qualification,
+        Err(fault) => {
+            // There is a lease all the same, and whoever asked for it must know which.
+            output.warn(&format!("it can't be examined: {}", FaultReport::from(fault).message));
+            output.answer(&acquired, |acquired| line(&acquired.lease));
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let (lease, record) = (acquired.lease.id.clone(), Box::new(qualification.clone()));
     if let Err(report) = client.call(&wire::Qualify { lease, record }) {
         output.warn(&format!("the lease doesn't keep the record: {}", report.message));
     }
     output.answer(&Qualified { acquired, qualification }, |told| {
-        let wire::Lease { id, path, .. } = &told.acquired.lease;
-        format!("{id} {path}\n{}", words(&told.qualification))
+        format!("{}\n{}", line(&told.acquired.lease), words(&told.qualification))
     });
     Ok(ExitCode::SUCCESS)
+}
+
+fn line(lease: &wire::Lease) -> String {
+    format!("{} {}", lease.id, lease.path)
 }
 
 fn acquire(args: &LeaseAcquireArgs) -> wire::AcquireLease {

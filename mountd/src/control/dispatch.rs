@@ -254,6 +254,7 @@ impl Dispatch {
                 Answer::ShowSession(session(namespace.show_session(peer, &asked.session)?))
             }
             Request::Check(asked) => {
+                self.refuse_while_stopping()?;
                 self.refuse_while_faulted().await?;
                 Answer::Check(session(namespace.check(peer, &asked.session)?))
             }

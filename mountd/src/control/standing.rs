@@ -3,7 +3,7 @@
 //! The keeper knows, since it looks after the mount; so it is asked each time, and nothing that it
 //! said before is an answer. It must never be waited for without an end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,8 +12,9 @@ use crate::fault::{Fault, FaultReport};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long where it is known that something is wrong: the keeper is busy with that.
-const HASTE: Duration = Duration::from_millis(500);
+/// How long where it is known that something is wrong: the keeper may be busy with that, and about
+/// to have mended it.
+const HASTE: Duration = Duration::from_secs(2);
 
 /// What the keeper said last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,19 +27,33 @@ struct Told {
 /// How the namespace stands, as far as the keeper has told.
 pub(crate) struct Standing {
     ask: Box<dyn Fn(u64)>,
-    asked: AtomicU64,
+    /// The last question that was asked.
+    asked: Cell<u64>,
+    /// The last one that somebody waits for: the keeper gets no second one before it has answered.
+    wanted: Cell<u64>,
     told: watch::Sender<Told>,
 }
 
 impl Standing {
     /// Nothing is known to be wrong. `ask` sends a question with its number to the keeper.
     pub(crate) fn new(ask: impl Fn(u64) + 'static) -> Self {
-        Self { ask: Box::new(ask), asked: AtomicU64::new(0), told: watch::Sender::default() }
+        let (asked, wanted) = (Cell::new(0), Cell::new(0));
+        Self { ask: Box::new(ask), asked, wanted, told: watch::Sender::default() }
     }
 
     /// The keeper has said how things stand; `asked` is the last question that this answers.
     pub(crate) fn told(&self, asked: u64, fault: Option<FaultReport>) {
         self.told.send_replace(Told { asked, fault });
+        self.ask_next();
+    }
+
+    /// Asks what somebody waits for, where nothing is being asked.
+    fn ask_next(&self) {
+        let (asked, wanted) = (self.asked.get(), self.wanted.get());
+        if wanted > asked && self.told.borrow().asked >= asked {
+            self.asked.set(wanted);
+            (self.ask)(wanted);
+        }
     }
 
     /// What is known to be wrong.
@@ -51,9 +66,11 @@ impl Standing {
     /// # Errors
     /// Why no lease can be had at this moment.
     pub(super) async fn check(&self) -> Result<(), FaultReport> {
-        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        // An answer that is under way may be older than the request.
+        let number = self.asked.get() + 1;
         let mut told = self.told.subscribe();
-        (self.ask)(number);
+        self.wanted.set(number);
+        self.ask_next();
         let known = self.fault();
         let patience = if known.is_some() { HASTE } else { PATIENCE };
         let answered = told.wait_for(|told| told.asked >= number);
@@ -110,6 +127,23 @@ mod tests {
         let (third, ()) = tokio::join!(standing.check(), answer(None));
         assert_eq!(third, Ok(()));
         assert_eq!(*asked.borrow(), [1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_ask_meanwhile_share_the_next_question() {
+        let (asked, standing) = standing();
+        let answer = async {
+            tokio::task::yield_now().await;
+            assert_eq!(*asked.borrow(), [1]);
+            standing.told(1, Some(fault()));
+            assert_eq!(*asked.borrow(), [1, 2]);
+            tokio::task::yield_now().await;
+            standing.told(2, None);
+        };
+        let (first, second, third, ()) =
+            tokio::join!(standing.check(), standing.check(), standing.check(), answer);
+        assert_eq!((first, second, third), (Err(fault()), Ok(()), Ok(())));
+        assert_eq!(*asked.borrow(), [1, 2]);
     }
 
     #[tokio::test(start_paused = true)]

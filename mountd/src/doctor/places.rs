@@ -14,8 +14,8 @@ use super::{Case, Finding, Verdict};
 use crate::config::{Host, Store};
 use crate::fault::{Fault, Seen};
 use crate::keeper;
+use crate::mount::check::{Found, is_abandoned, look};
 use crate::mount::identity::{Identity, Table};
-use crate::mount::{Sight, is_abandoned, sight};
 use crate::place::Place;
 use crate::worker::{enter_user_namespace, try_tmpfs};
 
@@ -55,21 +55,23 @@ pub(super) fn mountpoint(case: &Case<'_>) -> Finding {
         Err(skipped) => return skipped,
     };
     let shown = path.display();
-    let seen = match sight(&path, host) {
+    let seen = match look(&path, host, |_| false) {
         Ok(seen) => seen,
         Err(fault) => return Finding::problem(&fault),
     };
     match (server, seen) {
-        (Server::Serves(expected), Sight::Mounted { device, .. }) if device == expected => {
+        (Server::Serves(expected), Found::OfThisUser(_, mount)) if mount.device == expected => {
             Finding::ok(format!("{shown} is served"))
         }
-        (Server::Serves(expected), Sight::Mounted { device, .. }) => {
-            Finding::problem(&not_visible(path, expected, Seen::Other(device, ROOT)))
+        (Server::Serves(expected), Found::OfThisUser(_, mount)) => {
+            Finding::problem(&not_visible(path, expected, Seen::Other(mount.device, ROOT)))
         }
-        (Server::Serves(expected), Sight::Free | Sight::Absent) => {
+        (Server::Serves(expected), Found::Free | Found::Absent | Found::Known) => {
             Finding::problem(&not_visible(path, expected, Seen::Nothing(Errno::NOENT)))
         }
-        (Server::None | Server::Silent, Sight::Mounted { served: false, .. }) => {
+        (Server::None | Server::Silent, Found::OfThisUser(mount, _))
+            if is_abandoned(mount.as_fd()) =>
+        {
             let fault = Fault::MountStale { path, cause: "nobody serves it".to_owned() };
             Finding {
                 verdict: Verdict::Warning,
@@ -77,16 +79,14 @@ pub(super) fn mountpoint(case: &Case<'_>) -> Finding {
                 ..Finding::problem(&fault)
             }
         }
-        (Server::None, Sight::Mounted { served: true, .. }) => {
-            Finding::problem(&Fault::MountpointInUse { path })
-        }
-        (Server::Silent, Sight::Mounted { served: true, .. }) => {
+        (Server::None, Found::OfThisUser(..)) => Finding::problem(&Fault::MountpointInUse { path }),
+        (Server::Silent, Found::OfThisUser(..)) => {
             Finding::skipped(format!("{shown} is mounted, and the daemon doesn't answer"))
         }
-        (Server::None | Server::Silent, Sight::Free) => {
+        (Server::None | Server::Silent, Found::Free | Found::Known) => {
             Finding::ok(format!("{shown} is free and as it should be"))
         }
-        (Server::None | Server::Silent, Sight::Absent) => {
+        (Server::None | Server::Silent, Found::Absent) => {
             Finding::ok(format!("{shown} isn't there; it is made"))
         }
     }

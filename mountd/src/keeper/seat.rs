@@ -108,12 +108,12 @@ impl Seat {
         mut lock: Lock,
         directory: Option<(Place, Directory)>,
     ) -> Result<Self, Fault> {
+        let watch = watch(&socket)?;
         let (listener, socket_file) = bind_at(host, &socket)?;
         lock.made = lock.read_made();
         let made = lock.made.clone();
         lock.write(made.as_deref()).map_err(|error| refused(socket.path(), error))?;
         lock.let_others_in()?;
-        let watch = watch(&socket)?;
         Ok(Self { listener, socket, socket_file, lock, watch, directory })
     }
 
@@ -132,7 +132,10 @@ impl Seat {
         let socket = Place::of(&settings.socket).map_err(to_fault)?;
         let lock = match Lock::place(&socket)? {
             place if place.is(self.lock.file.as_fd()) => {
-                self.lock.keep_others_out();
+                // Whoever takes or leaves the seat now is done soon.
+                if !self.lock.keeps_others_out() {
+                    return Err(refused(socket.path(), "somebody else is about to take the seat"));
+                }
                 None
             }
             _ => {
@@ -148,6 +151,7 @@ impl Seat {
             }
         };
         let held = lock.as_ref().unwrap_or(&self.lock);
+        let watch = watch(&socket)?;
         // Where only the lock was removed, it is this daemon that answers.
         if !socket.is(self.socket_file.as_fd()) {
             let bound = bind_anew(host, &socket);
@@ -156,7 +160,7 @@ impl Seat {
         } else {
             held.let_others_in()?;
         }
-        self.watch = watch(&socket)?;
+        self.watch = watch;
         if let Some(lock) = lock {
             self.lock = Lock { made: self.lock.made.take(), ..lock };
         } else {
@@ -194,8 +198,12 @@ impl Seat {
     }
 
     /// Keeps in mind, beyond a crash, that a daemon at this socket has made a directory.
-    pub(super) fn remember_made(&mut self, directory: &Path) {
-        if let Err(error) = self.lock.write(Some(directory)) {
+    pub(super) fn remember_made(&mut self, directory: Option<&Path>) {
+        if self.lock.made.as_deref() == directory {
+            return;
+        }
+        self.lock.made = directory.map(Path::to_owned);
+        if let Err(error) = self.lock.write(directory) {
             tracing::warn!(%error, "a directory may be left after a crash");
         }
     }

@@ -34,6 +34,10 @@ pub(super) struct Stand<'a> {
     answered: u64,
     /// What the worker was told last.
     told: Option<FaultReport>,
+    /// Until when nothing is tried, since the worker could not serve what was begun.
+    rests_until: Option<Instant>,
+    /// Why the lost socket could not be bound anew, as far as that was told.
+    unbound: Option<String>,
 }
 
 impl<'a> Stand<'a> {
@@ -53,6 +57,8 @@ impl<'a> Stand<'a> {
             asked: 0,
             answered: 0,
             told: None,
+            rests_until: None,
+            unbound: None,
         })
     }
 
@@ -80,6 +86,7 @@ impl Keeper {
                     // Nobody serves it: whoever has met it at the path gets an error at once.
                     self.hold.close_connection();
                     stand.connected = false;
+                    stand.rests_until = Some(Instant::now() + AGAIN);
                     self.refused(&mut stand, &report);
                 }
                 Event::Said(ToKeeper::Ended { number }) => {
@@ -95,14 +102,17 @@ impl Keeper {
 
     /// Looks, and does what is to be done, until nothing is.
     fn settle(&mut self, stand: &mut Stand<'_>) {
+        // Before looking, so that nothing that comes after it is missed.
+        stand.seat.seen();
         for _ in 0..STEPS {
-            // Before looking, so that nothing that comes after it is missed.
-            stand.seat.seen();
-            let seen = Seen {
-                connected: stand.connected,
-                path: self.hold.see(),
-                socket: stand.seat.is_found(),
-            };
+            if stand.rests_until.is_some_and(|until| Instant::now() < until) {
+                break;
+            }
+            let path = self.hold.see();
+            // The worker may not have noticed yet.
+            let connected = stand.connected && self.hold.is_connected(&path);
+            let (attachable, socket) = (self.hold.is_attachable(), stand.seat.is_found());
+            let seen = Seen { connected, attachable, path, socket };
             let actions = stand.supervisor.step(&seen);
             let (mut done, mut refused) = (false, false);
             for action in actions {
@@ -129,22 +139,25 @@ impl Keeper {
                 return Ok(false);
             }
             Action::PutBack => {
-                self.hold.check(|_| false)?;
-                self.remember_made(stand.seat);
+                self.check_place(stand.seat)?;
                 self.hold.attach()?;
             }
             Action::ClearAway => self.hold.clear_away()?,
             Action::Renew => {
-                self.hold.check(|_| false)?;
-                self.remember_made(stand.seat);
+                self.check_place(stand.seat)?;
                 self.connect()?;
             }
             Action::BindSocket => {
                 if let Err(fault) = stand.seat.take_again(self.host, stand.settings) {
                     // The mount is well all the same.
-                    tracing::warn!(cause = fault.cause(), "the lost socket can't be bound anew");
+                    let cause = Some(fault.cause());
+                    if stand.unbound != cause {
+                        tracing::warn!(cause, "the lost socket can't be bound anew");
+                        stand.unbound = cause;
+                    }
                     return Ok(false);
                 }
+                stand.unbound = None;
                 if let Some(worker) = &self.worker {
                     worker.tell(&ToWorker::Listen, &[stand.seat.listener()]);
                 }
@@ -153,6 +166,13 @@ impl Keeper {
             }
         }
         Ok(true)
+    }
+
+    /// Checks the path for a mount that is to go there, and keeps in mind what was made for it.
+    fn check_place(&mut self, seat: &mut Seat) -> Result<(), Fault> {
+        self.hold.check(|_| false)?;
+        seat.remember_made(self.hold.made());
+        Ok(())
     }
 
     fn refused(&self, stand: &mut Stand<'_>, report: &FaultReport) {

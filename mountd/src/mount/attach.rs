@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -18,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::check::Mountpoint;
 use super::detach::detach_known;
 use super::helper;
-use super::identity::{Identity, SOURCE, Table};
+use super::identity::{Entry, Identity, SOURCE, Table};
 use super::probe::{self, Served};
 use crate::channel::receive_descriptor;
 use crate::config::Host;
@@ -80,8 +81,7 @@ impl Mount {
         let mut options = vec![
             ("source", SOURCE.to_owned()),
             ("subtype", SOURCE.to_owned()),
-            // As the daemon will say it is. Until the kernel has heard that, it lets nobody in who
-            // isn't root by another mode.
+            // What the kernel goes by until its first question is answered.
             ("rootmode", "41777".to_owned()),
             ("user_id", host.uid.to_string()),
             ("group_id", host.gid.to_string()),
@@ -139,19 +139,36 @@ impl Mount {
         if !table.by_id(identity.id).is_some_and(|entry| entry.is_holdfast_of(host.uid)) {
             return Err(unusable(Errno::STALE));
         }
-        Ok(Self {
+        let mut mount = Self {
             device: identity.device,
             attached: vec![identity],
             connection: Some(device),
             unattached: None,
             kept: None,
             options: Vec::new(),
-        })
+        };
+        // The helper goes by the path too: where somebody was quicker, the mount is on something that
+        // was never checked.
+        if !place.keeps(mountpoint.directory.descriptor.as_fd()) {
+            mount.detach(host)?;
+            return Err(unusable(Errno::STALE));
+        }
+        Ok(mount)
     }
 
     /// The device, for the one who serves it.
     pub(crate) fn connection(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the kernel still answers to the device: that it doesn't is seen here before whoever
+    /// serves it has noticed.
+    pub(crate) fn is_connected(&self) -> bool {
+        let Some(device) = &self.connection else { return false };
+        let mut asked = [PollFd::new(device, PollFlags::empty())];
+        // What can't be asked is told by whoever serves it.
+        let answered = poll(&mut asked, Some(&Timespec::default()));
+        answered.is_err() || !asked[0].revents().contains(PollFlags::ERR)
     }
 
     /// Gives the device up. Where nobody else has it, what still waits for an answer gets an error.
@@ -161,7 +178,25 @@ impl Mount {
 
     /// Whether this is one of the mounts that were attached.
     pub(crate) fn is(&self, identity: Identity) -> bool {
+        // A number that can be used again may be another mount's by now.
+        let is_ours = |table: Table| table.by_id(identity.id).is_some_and(Entry::is_holdfast);
         self.attached.contains(&identity)
+            && (identity.is_unique() || Table::read().is_ok_and(is_ours))
+    }
+
+    /// Whether it can be attached, to begin with or again.
+    pub(crate) const fn is_attachable(&self) -> bool {
+        self.unattached.is_some() || self.kept.is_some()
+    }
+
+    /// Whether any mount of it may be somewhere still; those that are gone are given up.
+    pub(crate) fn is_somewhere(&mut self) -> bool {
+        if let Ok(table) = Table::read() {
+            self.attached.retain(|mount| {
+                table.by_id(mount.id).is_some_and(|entry| entry.device == mount.device)
+            });
+        }
+        !self.attached.is_empty()
     }
 
     /// Whether the filesystem can be attached again after somebody has detached it.
@@ -176,7 +211,8 @@ impl Mount {
     }
 
     /// Puts a mount of the filesystem onto the very directory that was checked, and makes sure
-    /// that the path leads to it. The helper has done so already.
+    /// that the path leads to it. The helper has done so already. Where somebody is so quick that the
+    /// directory or the mount is gone again, that is for whoever looks next.
     pub(crate) fn attach(&mut self, mountpoint: &Mountpoint) -> Result<(), Fault> {
         let place = &mountpoint.place;
         let refused = |step| refused(place.path(), step);
@@ -193,29 +229,44 @@ impl Mount {
         let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags)
-            .map_err(refused("attach the mount"))?;
-        self.attached.retain({
-            let table = Table::read().unwrap_or_default();
-            move |gone| table.by_id(gone.id).is_some_and(|entry| entry.device == gone.device)
-        });
-        self.attached.push(new);
-        let (identity, table) = at(place).map_err(refused("find the attached mount"))?;
-        let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
-        let beneath = table.by_id(new.id).map(|entry| entry.parent);
-        if identity == new && beneath == Some(parent.id) {
-            return Ok(());
+        match move_mount(&mount, "", &mountpoint.directory.descriptor, "", flags) {
+            Ok(()) => {}
+            // The directory was removed since it was checked.
+            Err(Errno::NOENT) => {
+                self.unattached = Some(mount);
+                return Ok(());
+            }
+            Err(errno) => return Err(refused("attach the mount")(errno)),
         }
-        // Somebody mounted or moved something there between the check and now.
-        unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH).map_err(refused("detach"))?;
-        Err(refused("find the attached mount")(Errno::STALE))
+        self.is_somewhere();
+        self.attached.push(new);
+        let parent = Identity::of(place.parent()).map_err(refused("find the mount beneath"))?;
+        let seen = at(place);
+        if let Ok((identity, table)) = &seen {
+            let beneath = table.by_id(new.id).map(|entry| entry.parent);
+            if *identity == new && beneath == Some(parent.id) {
+                return Ok(());
+            }
+        }
+        // Somebody mounted or moved something there between the check and now, or has taken it away
+        // again already.
+        match unmount(in_proc(mount.as_fd()), UnmountFlags::DETACH) {
+            Ok(()) => {
+                let errno = seen.err().unwrap_or(Errno::STALE);
+                Err(refused("find the attached mount")(errno))
+            }
+            Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(refused("detach")(errno)),
+        }
     }
 
     /// Has the kernel hear what the root is before any client is there. A mount of the helper's
     /// begins with a root that lets nobody in, and the kernel drops what it is told of it where
     /// something is invalidated meanwhile: clients that come all at once would be refused.
     fn greet(&self, place: &Place) {
-        let asked = place.look().ok().flatten().map(|root| probe::ask(root.as_fd()));
+        let ours = |root: &OwnedFd| Identity::of(root.as_fd()).is_ok_and(|root| self.is(root));
+        let root = place.look().ok().flatten().filter(ours);
+        let asked = root.map(|root| probe::ask(root.as_fd()));
         if !matches!(asked, Some(Ok(Served::Yes))) {
             tracing::debug!(device = self.device, ?asked, "the mount isn't served yet");
         }

@@ -4,9 +4,7 @@
 //! moved or removed; a missing mountpoint is made, and a mount that an earlier daemon of ours left
 //! behind is detached.
 
-mod sight;
-
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -18,39 +16,53 @@ use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Directory, Place, Problem, Wanted};
 
-pub(crate) use sight::{Sight, is_abandoned, sight};
-
 /// What is at a path at this moment, where nothing is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Found {
-    /// A mount that is known as our own.
-    Ours,
-    /// Nothing, a directory that passes the check, or a mount that a daemon of this user has left
-    /// there: whoever wants to mount has to check it first.
+    /// A mount that was known before.
+    Known,
+    /// Nothing.
+    Absent,
+    /// A directory that passes the check.
     Free,
+    /// A mount that some daemon of this user has made, by its root. Whether anybody serves it can
+    /// only be found out by asking it.
+    OfThisUser(OwnedFd, Identity),
 }
 
-/// Looks at a path and changes nothing. `ours` tells a mount that is known.
+/// Looks at a path and changes nothing. The faults are those of the check before a mount is made.
 pub(crate) fn look(
     path: &Path,
     host: Host,
-    ours: impl Fn(Identity) -> bool,
+    is_known: impl Fn(Identity) -> bool,
 ) -> Result<Found, Fault> {
     let place = Place::of(path).map_err(to_fault)?;
     let found = place.look().map_err(to_fault)?;
     if let Some(found) = &found
-        && Identity::of(found.as_fd()).is_ok_and(ours)
+        && Identity::of(found.as_fd()).is_ok_and(is_known)
     {
-        return Ok(Found::Ours);
+        return Ok(Found::Known);
     }
     place.refuse_writable_parent(host.uid).map_err(to_fault)?;
-    let Some(found) = found else { return Ok(Found::Free) };
-    match mount_at(&place, &found)? {
-        None => place.judge(found.as_fd(), wanted(host)).map_err(to_fault)?,
-        Some(entry) if entry.is_holdfast_of(host.uid) => {}
-        Some(entry) => return Err(foreign(&place, &entry)),
+    let Some(found) = found else { return Ok(Found::Absent) };
+    let Some(entry) = mount_at(&place, &found)? else {
+        return match place.judge(found.as_fd(), wanted(host)) {
+            Ok(()) => Ok(Found::Free),
+            Err(_) if place.is_going(found.as_fd()).map_err(to_fault)? => Ok(Found::Absent),
+            Err(problem) => Err(to_fault(problem)),
+        };
+    };
+    if !entry.is_holdfast_of(host.uid) {
+        return Err(foreign(&place, &entry));
     }
-    Ok(Found::Free)
+    let identity = Identity::of(found.as_fd())
+        .map_err(|errno| unusable(&place, "find the mount of", errno))?;
+    Ok(Found::OfThisUser(found, identity))
+}
+
+/// Whether a mount of ours is known to be served by nobody.
+pub(crate) fn is_abandoned(mount: BorrowedFd<'_>) -> bool {
+    matches!(probe::ask(mount), Ok(Served::No))
 }
 
 const fn wanted(host: Host) -> Wanted {
@@ -74,7 +86,7 @@ impl Mountpoint {
         place.refuse_writable_parent(host.uid).map_err(to_fault)?;
         let wanted = wanted(host);
         for _ in 0..LEFT_BEHIND_LIMIT {
-            let directory = match place.look().map_err(to_fault)? {
+            let directory = match find(&place)? {
                 Some(descriptor) => Directory { descriptor, made: false },
                 None => match place.make(wanted.mode).map_err(to_fault)? {
                     Some(made) => made,
@@ -83,7 +95,11 @@ impl Mountpoint {
                 },
             };
             let Some(entry) = mount_at(&place, &directory.descriptor)? else {
-                place.judge(directory.descriptor.as_fd(), wanted).map_err(to_fault)?;
+                let found = directory.descriptor.as_fd();
+                match place.judge(found, wanted) {
+                    Err(_) if place.is_going(found).map_err(to_fault)? => continue,
+                    judged => judged.map_err(to_fault)?,
+                }
                 return Ok(Self { place, directory });
             };
             if !entry.is_holdfast_of(host.uid) {
@@ -100,6 +116,15 @@ impl Mountpoint {
         let cause = format!("there are more than {LEFT_BEHIND_LIMIT} of them");
         Err(Fault::MountStale { path: place.path().to_owned(), cause })
     }
+}
+
+/// What is at the place and stays there.
+fn find(place: &Place) -> Result<Option<OwnedFd>, Fault> {
+    let Some(found) = place.look().map_err(to_fault)? else { return Ok(None) };
+    // The links of a mount's root are its filesystem's to tell.
+    let going =
+        mount_at(place, &found)?.is_none() && place.is_going(found.as_fd()).map_err(to_fault)?;
+    Ok((!going).then_some(found))
 }
 
 /// The mount whose root is at the place, where there is one.

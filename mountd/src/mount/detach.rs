@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::helper;
-use super::identity::{Identity, Table};
+use super::identity::{Entry, Identity, Table};
 use crate::config::Host;
 use crate::fault::Fault;
 use crate::place::{Place, in_proc};
@@ -27,15 +27,30 @@ pub(super) fn detach_abandoned(place: &Place, found: OwnedFd, host: Host) -> Res
 
 /// Takes a mount away that is known to be ours, wherever it is by now.
 pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> {
-    let unreadable = |error: std::io::Error| Fault::System {
+    // Somebody may take it away before us, or while we are about it.
+    let Some(listed) = listed(identity)? else { return Ok(()) };
+    match detach_listed(identity, &listed, host) {
+        Err(fault) if self::listed(identity)?.is_some() => Err(fault),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The line of the kernel's table for a mount, as long as there is one.
+fn listed(identity: Identity) -> Result<Option<Entry>, Fault> {
+    let table = read_table()?;
+    let ours = |entry: &&Entry| entry.device == identity.device && entry.is_holdfast();
+    Ok(table.by_id(identity.id).filter(ours).cloned())
+}
+
+fn read_table() -> Result<Table, Fault> {
+    Table::read().map_err(|error| Fault::System {
         step: "read the table of mounts",
         errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    };
-    let table = Table::read().map_err(unreadable)?;
-    let listed = table.by_id(identity.id).filter(|entry| entry.device == identity.device);
-    // Else somebody has taken it away before us.
-    let Some(listed) = listed else { return Ok(()) };
-    if let Some(foreign) = table.above(identity.id).first() {
+    })
+}
+
+fn detach_listed(identity: Identity, listed: &Entry, host: Host) -> Result<(), Fault> {
+    if let Some(foreign) = read_table()?.above(identity.id).first() {
         return Err(Fault::MountpointForeignMount {
             path: foreign.mountpoint.clone(),
             fstype: foreign.fstype.clone(),
@@ -48,12 +63,14 @@ pub(super) fn detach_known(identity: Identity, host: Host) -> Result<(), Fault> 
         cause: cause.to_owned(),
     };
     let place = Place::of(&listed.mountpoint).map_err(|_| elsewhere("its path can't be found"))?;
-    let found = place.look().ok().flatten();
-    match found.and_then(|found| Some((Identity::of(found.as_fd()).ok()?, found))) {
-        Some((present, found)) if present == identity => detach(&place, &found, host),
-        // The number that is listed belongs to a later mount of the same filesystem.
-        Some((present, _)) if present.id == identity.id => Ok(()),
-        _ => Err(elsewhere("the path leads to something else")),
+    let Ok(Some(found)) = place.look() else {
+        return Err(elsewhere("nothing is found at its path"));
+    };
+    match Identity::of(found.as_fd()) {
+        Ok(here) if here == identity => detach(&place, &found, host),
+        // The number in the table is another mount's by now, so ours is gone.
+        Ok(here) if here.id == identity.id => Ok(()),
+        Ok(_) | Err(_) => Err(elsewhere("the path leads to something else")),
     }
 }
 

@@ -44,15 +44,22 @@ impl Identity {
     /// whether anybody serves it.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let facts = statx(descriptor, "", flags, StatxFlags::MNT_ID)?;
-        let unique = statx(descriptor, "", flags, MNT_ID_UNIQUE)?;
+        // Another user's filesystem of FUSE tells us nothing that is asked for; the number of the
+        // mount is told in any case.
+        let facts = statx(descriptor, "", flags, StatxFlags::empty())?;
+        let unique = match statx(descriptor, "", flags, MNT_ID_UNIQUE) {
+            Err(Errno::ACCESS) => None,
+            unique => Some(unique?),
+        };
         let has = |bit: StatxFlags, mask: u32| mask & bit.bits() != 0;
         if !has(StatxFlags::MNT_ID, facts.stx_mask) {
             return Err(Errno::NOSYS);
         }
         Ok(Self {
             id: facts.stx_mnt_id,
-            unique: has(MNT_ID_UNIQUE, unique.stx_mask).then_some(unique.stx_mnt_id),
+            unique: unique
+                .filter(|facts| has(MNT_ID_UNIQUE, facts.stx_mask))
+                .map(|facts| facts.stx_mnt_id),
             device: makedev(facts.stx_dev_major, facts.stx_dev_minor),
         })
     }
@@ -71,6 +78,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether a daemon of this kind made the mount.
+    pub(crate) fn is_holdfast(&self) -> bool {
+        self.fstype == FSTYPE && self.source == SOURCE
+    }
+
     /// Whether a daemon of this user made the mount. The kernel lets nobody name another user
     /// there.
     pub(crate) fn is_holdfast_of(&self, uid: u32) -> bool {
@@ -79,7 +91,7 @@ impl Entry {
 
     /// Whose daemon made the mount; `None` where it is of another kind.
     pub(crate) fn holdfast_owner(&self) -> Option<u32> {
-        if self.fstype != FSTYPE || self.source != SOURCE {
+        if !self.is_holdfast() {
             return None;
         }
         let mut options = self.super_options.split(',');

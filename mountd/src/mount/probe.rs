@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,8 +45,9 @@ pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
     let mut wait = [PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
     let patience = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
     if poll(&mut wait, Some(&patience))? == 0 {
-        // It ends when the mount's daemon answers or ends; nobody waits for it.
+        // It may end only when the mount's daemon answers or ends, so a thread waits for it.
         child.kill()?;
+        thread::Builder::new().name("probe".to_owned()).spawn(move || child.wait())?;
         return Ok(Served::Yes);
     }
     let status = child.wait()?;

@@ -154,3 +154,17 @@ fn listing(room: &Path) -> Vec<(PathBuf, u32)> {
     entries.sort();
     entries
 }
+
+#[test]
+fn a_directory_that_goes_or_moves_is_known_by_the_held_one() {
+    let (_room, room) = room();
+    let place = Place::of(&room.join("a")).expect("a place");
+    let held = place.find_or_make(wanted(0o700)).expect("made").descriptor;
+    let state = || (place.keeps(held.as_fd()), place.is_going(held.as_fd()));
+    assert_eq!(state(), (true, Ok(false)));
+    fs::rename(room.join("a"), room.join("b")).expect("moved");
+    fs::create_dir(room.join("a")).expect("another");
+    assert_eq!(state(), (false, Ok(false)));
+    fs::remove_dir(room.join("b")).expect("removed");
+    assert_eq!(state(), (false, Ok(true)));
+}

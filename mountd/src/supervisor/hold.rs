@@ -5,11 +5,15 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::config::Host;
 use crate::fault::{Fault, FaultReport};
 use crate::mount::attach::Mount;
 use crate::mount::check::{Found, Mountpoint, look};
+use crate::mount::identity::Identity;
 
 /// What the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +37,18 @@ pub(crate) struct Hold {
     mount: Option<Mount>,
     /// Mounts of ours of connections that have ended, which may be somewhere still.
     left: Vec<Mount>,
+    /// A mount that another daemon of this user serves, or doesn't answer for, and when it was
+    /// found to.
+    taken: Option<(Identity, Instant, FaultReport)>,
 }
+
+/// How long a mount that is another daemon's isn't asked again, which may take as long as it likes.
+const LEFT_ALONE: Duration = Duration::from_secs(3);
 
 impl Hold {
     /// No mount yet.
     pub(crate) const fn new(host: Host, path: PathBuf, context: Option<String>) -> Self {
-        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new() }
+        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new(), taken: None }
     }
 
     /// Where the namespace is to appear, without links.
@@ -50,16 +60,41 @@ impl Hold {
     pub(crate) fn see(&self) -> Sight {
         let ours = |identity| self.mount.as_ref().is_some_and(|mount| mount.is(identity));
         match look(&self.path, self.host, ours) {
-            Ok(Found::Ours) => Sight::Ours,
-            Ok(Found::Free) => Sight::Free,
+            Ok(Found::Known) => Sight::Ours,
+            Ok(Found::Absent | Found::Free) => Sight::Free,
+            // Whether it may be replaced is found out when that is tried.
+            Ok(Found::OfThisUser(_, identity)) => match &self.taken {
+                Some((taken, since, fault))
+                    if *taken == identity && since.elapsed() < LEFT_ALONE =>
+                {
+                    Sight::Unfit(fault.clone())
+                }
+                _ => Sight::Free,
+            },
             Err(fault) => Sight::Unfit(fault.report()),
         }
+    }
+
+    /// Whether the connection to the kernel is one, as the kernel says. Where it goes with its mount,
+    /// it is asked about only as long as the path leads to that.
+    pub(crate) fn is_connected(&self, path: &Sight) -> bool {
+        self.mount.as_ref().is_some_and(|mount| {
+            let apart = !mount.comes_back() && *path != Sight::Ours;
+            apart || mount.is_connected()
+        })
     }
 
     /// Checks the path, and makes the directory where there is none. `made` says whether the
     /// directory that is there was made by an earlier daemon.
     pub(crate) fn check(&mut self, made: impl FnOnce(&Path) -> bool) -> Result<&Mountpoint, Fault> {
-        let mut found = Mountpoint::check(&self.path, self.host)?;
+        let mut found = Mountpoint::check(&self.path, self.host).inspect_err(|fault| {
+            self.taken = match look(&self.path, self.host, |_| false) {
+                Ok(Found::OfThisUser(_, identity)) => {
+                    Some((identity, Instant::now(), fault.report()))
+                }
+                _ => None,
+            };
+        })?;
         let before = self.mountpoint.as_ref();
         let same = before.is_some_and(|before| {
             before.directory.made && found.place.is(before.directory.descriptor.as_fd())
@@ -77,31 +112,37 @@ impl Hold {
 
     /// Begins a new connection for the place that was checked; the device and its number.
     pub(crate) fn begin(&mut self) -> Result<(BorrowedFd<'_>, u64), Fault> {
-        let mountpoint = match &self.mountpoint {
-            Some(mountpoint) => mountpoint,
-            None => self.mountpoint.insert(Mountpoint::check(&self.path, self.host)?),
-        };
+        let Some(mountpoint) = &self.mountpoint else { return Err(self.unchecked()) };
         let mount = Mount::make(mountpoint, self.host, self.context.as_deref())?;
         if let Some(mut before) = self.mount.take() {
             before.let_go();
             self.left.push(before);
+            self.left.retain_mut(Mount::is_somewhere);
         }
         let mount = self.mount.insert(mount);
         let device = mount.device;
-        Ok((mount.connection().ok_or(Fault::Stopping)?, device))
+        // It has just been made.
+        let connection = mount.connection().ok_or(Fault::Stopping)?;
+        Ok((connection, device))
     }
 
-    /// Whether the mount can be attached again after somebody has detached it.
-    pub(crate) fn comes_back(&self) -> bool {
-        self.mount.as_ref().is_some_and(Mount::comes_back)
+    /// Whether the mount can be attached, to begin with or again.
+    pub(crate) fn is_attachable(&self) -> bool {
+        self.mount.as_ref().is_some_and(Mount::is_attachable)
     }
 
     /// Puts the mount onto the directory that was checked.
     pub(crate) fn attach(&mut self) -> Result<(), Fault> {
         match (&mut self.mount, &self.mountpoint) {
             (Some(mount), Some(mountpoint)) => mount.attach(mountpoint),
-            _ => Err(Fault::Stopping),
+            _ => Err(self.unchecked()),
         }
+    }
+
+    /// Nothing goes to a place that was not checked.
+    fn unchecked(&self) -> Fault {
+        let (path, step) = (self.path.clone(), "use without a check");
+        Fault::MountpointUnusable { path, step, errno: Errno::INVAL }
     }
 
     /// Takes our own mount from the path.

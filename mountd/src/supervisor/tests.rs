@@ -20,12 +20,18 @@ fn unfit() -> Sight {
 }
 
 /// Served, and the path leads there.
-fn serving(same_back: bool) -> Supervisor {
-    Supervisor::serving(PathBuf::from("/m"), same_back)
+fn serving() -> Supervisor {
+    Supervisor::serving(PathBuf::from("/m"))
 }
 
+/// Sees a mount that can be attached.
 fn see(supervisor: &mut Supervisor, connected: bool, path: Sight) -> Vec<Action> {
-    supervisor.step(&Seen { connected, path, socket: true })
+    supervisor.step(&Seen { connected, attachable: true, path, socket: true })
+}
+
+/// Sees a mount that the helper has attached.
+fn see_helped(supervisor: &mut Supervisor, connected: bool, path: Sight) -> Vec<Action> {
+    supervisor.step(&Seen { connected, attachable: false, path, socket: true })
 }
 
 fn code(supervisor: &Supervisor) -> Option<String> {
@@ -51,7 +57,7 @@ fn what_is_seen_while_serving() {
         (false, unfit(), vec![note(Note::Aborted), raised()], Some("mountpoint-symlink")),
     ];
     for (connected, path, actions, standing) in table {
-        let mut supervisor = serving(true);
+        let mut supervisor = serving();
         assert_eq!(see(&mut supervisor, connected, path.clone()), actions, "{connected} {path:?}");
         assert_eq!(code(&supervisor).as_deref(), standing, "{connected} {path:?}");
         assert_eq!(supervisor.is_content(), standing.is_none());
@@ -69,7 +75,7 @@ fn what_is_seen_while_detached() {
         (false, unfit(), vec![note(Note::Aborted), raised()], Some("mountpoint-symlink")),
     ];
     for (connected, path, actions, standing) in table {
-        let mut supervisor = serving(true);
+        let mut supervisor = serving();
         see(&mut supervisor, true, FREE);
         assert_eq!(see(&mut supervisor, connected, path.clone()), actions, "{connected} {path:?}");
         assert_eq!(code(&supervisor).as_deref(), standing, "{connected} {path:?}");
@@ -86,7 +92,7 @@ fn what_is_seen_while_aborted() {
     ];
     for connected in [true, false] {
         for (path, actions, standing) in &table {
-            let mut supervisor = serving(true);
+            let mut supervisor = serving();
             see(&mut supervisor, false, OURS);
             assert_eq!(&see(&mut supervisor, connected, path.clone()), actions, "{path:?}");
             assert_eq!(code(&supervisor).as_deref(), Some(*standing), "{path:?}");
@@ -98,7 +104,7 @@ fn what_is_seen_while_aborted() {
 fn what_is_seen_while_a_connection_begins() {
     for connected in [true, false] {
         for path in [OURS, FREE, unfit()] {
-            let mut supervisor = serving(true);
+            let mut supervisor = serving();
             see(&mut supervisor, false, FREE);
             assert!(supervisor.is_in_between());
             assert_eq!(see(&mut supervisor, connected, path), []);
@@ -109,7 +115,7 @@ fn what_is_seen_while_a_connection_begins() {
 
 #[test]
 fn a_new_connection_is_put_to_its_path() {
-    let mut supervisor = serving(true);
+    let mut supervisor = serving();
     see(&mut supervisor, false, FREE);
     supervisor.connected();
     assert!(!supervisor.is_in_between());
@@ -122,23 +128,48 @@ fn a_new_connection_is_put_to_its_path() {
 
 #[test]
 fn a_mount_that_cannot_come_back_is_replaced() {
-    let mut supervisor = serving(false);
-    let actions = see(&mut supervisor, true, FREE);
+    let mut supervisor = serving();
+    let actions = see_helped(&mut supervisor, true, FREE);
     assert_eq!(actions, [note(Note::Detached), Action::Renew]);
     // The one before serves on; where there can't be a new one, it isn't taken for ended.
     let actions = supervisor.refused(&fault("file"), true);
     assert_eq!(actions, [note(Note::Raised(fault("file")))]);
-    assert_eq!(see(&mut supervisor, true, FREE), [Action::Renew]);
+    assert_eq!(see_helped(&mut supervisor, true, FREE), [Action::Renew]);
     // The helper has attached it already.
     supervisor.connected();
     let cleared = note(Note::Cleared("mountpoint-not-directory".to_owned()));
-    assert_eq!(see(&mut supervisor, true, OURS), [note(Note::Remounted), cleared]);
+    assert_eq!(see_helped(&mut supervisor, true, OURS), [note(Note::Remounted), cleared]);
     assert!(supervisor.is_content());
 }
 
 #[test]
+fn a_new_mount_that_can_be_attached_once_is() {
+    let mut supervisor = serving();
+    see_helped(&mut supervisor, true, FREE);
+    supervisor.connected();
+    assert_eq!(see(&mut supervisor, true, FREE), [Action::PutBack]);
+    assert_eq!(see_helped(&mut supervisor, true, OURS), [note(Note::Remounted)]);
+}
+
+#[test]
+fn a_connection_that_goes_with_its_mount_was_not_aborted() {
+    let table = [
+        (FREE, vec![note(Note::Detached), Action::Renew]),
+        (unfit(), vec![note(Note::Detached), raised()]),
+        (OURS, vec![note(Note::Aborted), Action::ClearAway]),
+    ];
+    for (path, actions) in table {
+        assert_eq!(see_helped(&mut serving(), false, path.clone()), actions, "{path:?}");
+    }
+    let mut supervisor = serving();
+    see_helped(&mut supervisor, true, unfit());
+    assert_eq!(see_helped(&mut supervisor, false, unfit()), []);
+    assert_eq!(see_helped(&mut supervisor, false, FREE), [Action::Renew]);
+}
+
+#[test]
 fn a_fault_is_told_once_and_another_one_in_its_place() {
-    let mut supervisor = serving(true);
+    let mut supervisor = serving();
     see(&mut supervisor, true, unfit());
     assert_eq!(see(&mut supervisor, true, unfit()), []);
     let other = Sight::Unfit(fault("file"));
@@ -153,14 +184,14 @@ fn a_fault_is_told_once_and_another_one_in_its_place() {
 
 #[test]
 fn what_is_refused_is_tried_again() {
-    let mut supervisor = serving(true);
+    let mut supervisor = serving();
     see(&mut supervisor, true, FREE);
     supervisor.refused(&fault("file"), true);
     assert_eq!(code(&supervisor).as_deref(), Some("mountpoint-not-directory"));
     assert!(!supervisor.is_content());
     assert_eq!(see(&mut supervisor, true, FREE), [Action::PutBack]);
 
-    let mut supervisor = serving(true);
+    let mut supervisor = serving();
     see(&mut supervisor, false, FREE);
     supervisor.refused(&fault("file"), false);
     assert_eq!(see(&mut supervisor, false, FREE), [Action::Renew]);
@@ -168,16 +199,16 @@ fn what_is_refused_is_tried_again() {
 
 #[test]
 fn a_lost_socket_is_bound_anew_whatever_the_mount_is_like() {
-    let lost = |path, connected| Seen { connected, path, socket: false };
+    let lost = |path, connected| Seen { connected, attachable: true, path, socket: false };
     for connected in [true, false] {
         for path in [OURS, FREE, unfit()] {
-            let mut supervisor = serving(true);
+            let mut supervisor = serving();
             let actions = supervisor.step(&lost(path.clone(), connected));
             assert_eq!(actions.first(), Some(&Action::BindSocket), "{connected} {path:?}");
             assert!(!supervisor.is_content());
         }
     }
-    let mut supervisor = serving(true);
+    let mut supervisor = serving();
     supervisor.step(&lost(OURS, true));
     assert_eq!(see(&mut supervisor, true, OURS), []);
     assert!(supervisor.is_content() && supervisor.standing().is_none());

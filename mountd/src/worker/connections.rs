@@ -19,7 +19,7 @@ use crate::fault::Fault;
 /// One thread is fastest for one client, and a second one helps where there are more.
 const THREADS: usize = 2;
 
-/// There is never more than one without somebody who has something open on it.
+/// There may be this many: all but one are there because somebody has something open on them.
 const MOST: usize = 32;
 
 /// The connections, by the keeper's numbers.
@@ -58,7 +58,7 @@ impl Connections {
             errno => refused("map the inode records")(errno),
         })?;
         let fs = Arc::new(fs);
-        let epoch = self.lasting.begin_epoch()?;
+        let epoch = self.lasting.begin_epoch();
         let connection = Connection::open(device, Arc::clone(&fs), THREADS)
             .map_err(|error| system("shake hands with the kernel", &error))?;
         let features = connection.features();

@@ -49,6 +49,7 @@ impl Lasting {
         let surroundings = Surroundings { ledger: Some(saved.clone()), ..surroundings };
         let namespace = Namespace::restore(surroundings, earlier, &control::lives)
             .map_err(|error| restore_fault(&error))?;
+        saved.settle().map_err(fault)?;
         let back = namespace.counts();
         if sessions > 0 {
             tracing::info!(sessions, same_boot, ?back, "an earlier daemon's sessions are back");
@@ -59,12 +60,11 @@ impl Lasting {
         Ok(namespace)
     }
 
-    /// Counts one more connection to the kernel; its number. To be called once the namespace is
-    /// there, and before the connection serves anybody.
-    pub(super) fn begin_epoch(&self) -> Result<u64, Fault> {
+    /// Counts one more connection to the kernel; its number.
+    pub(super) fn begin_epoch(&self) -> u64 {
         match &self.saved {
-            Some(saved) => saved.begin_epoch().map_err(fault),
-            None => Ok(self.epochs.fetch_add(1, Ordering::Relaxed) + 1),
+            Some(saved) => saved.begin_epoch(),
+            None => self.epochs.fetch_add(1, Ordering::Relaxed) + 1,
         }
     }
 }

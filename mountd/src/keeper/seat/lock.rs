@@ -115,6 +115,11 @@ impl Lock {
             .map_err(|errno| refused(self.place.path(), errno))
     }
 
+    /// Takes the short lock again, where nobody has it.
+    pub(super) fn keeps_others_out(&self) -> bool {
+        fcntl_lock(&*self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
     /// Takes the short lock again. Without it somebody may find the seat half left, and says so.
     pub(super) fn keep_others_out(&self) {
         match lock_until(&self.file, Instant::now() + TURMOIL) {

@@ -114,7 +114,7 @@ fn what_a_daemon_had_made_is_known_to_the_next_one() {
     let settings = settings(room.path().join("control"), false);
     let mut first = taken(&settings);
     assert!(!first.was_made(Path::new("/m")));
-    first.remember_made(Path::new("/m"));
+    first.remember_made(Some(Path::new("/m")));
     // As if it had been killed: nothing is removed.
     drop(first);
     let second = taken(&settings);

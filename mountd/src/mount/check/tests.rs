@@ -47,3 +47,22 @@ fn each_problem_has_its_fault() {
 fn what_others_mounted_is_a_foreign_mount() {
     assert_eq!(code(Path::new("/proc")), "mountpoint-foreign-mount");
 }
+
+#[test]
+fn a_look_changes_nothing_and_finds_what_the_check_would() {
+    let room = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| room.path().join(name);
+    let seen = |path: &Path| look(path, host(), |_| false);
+    assert!(matches!(seen(&at("none")), Ok(Found::Absent)));
+    assert!(!at("none").exists());
+    fs::create_dir(at("free")).expect("made");
+    fs::set_permissions(at("free"), fs::Permissions::from_mode(0o700)).expect("chmod");
+    assert!(matches!(seen(&at("free")), Ok(Found::Free)));
+    assert!(matches!(look(&at("free"), host(), |_| true), Ok(Found::Known)));
+    std::os::unix::fs::symlink("free", at("link")).expect("made");
+    let code = |path: &Path| seen(path).err().map(|fault| fault.code());
+    assert_eq!(code(&at("link")), Some("mountpoint-symlink"));
+    fs::write(at("free/file"), "").expect("made");
+    assert_eq!(code(&at("free")), Some("mountpoint-not-empty"));
+    assert_eq!(code(Path::new("/proc")), Some("mountpoint-foreign-mount"));
+}
