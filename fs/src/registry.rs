@@ -43,7 +43,8 @@ pub(crate) use self::session::Session;
 pub use self::token::Holder;
 pub(crate) use self::token::Token;
 pub use self::view::{
-    Counts, GenerationView, LeaseView, OpenedSession, Receipt, SessionView, TokenView, Usage,
+    Counts, GenerationView, LeaseView, Lessee, OpenedSession, Receipt, SessionView, TokenView,
+    Usage,
 };
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
@@ -135,6 +136,19 @@ impl Registry {
         self.touchable(peer).map(Session::view).collect()
     }
 
+    /// The first sessions behind an id that the peer may touch, in the order of their ids. What it
+    /// costs to tell a piece of a long list depends on the piece.
+    #[must_use]
+    pub fn sessions_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<SessionView> {
+        let behind = |session: &&Session| after.is_none_or(|after| session.id.as_str() > after);
+        self.touchable(peer).filter(behind).take(at_most).map(Session::view).collect()
+    }
+
     /// The session of this name or id.
     ///
     /// # Errors
@@ -148,6 +162,23 @@ impl Registry {
     pub fn leases(&self, peer: &Peer) -> Vec<LeaseView> {
         self.touchable(peer)
             .flat_map(|session| session.leases.keys().filter_map(|id| session.lease_view(*id)))
+            .collect()
+    }
+
+    /// The first leases behind an id that the peer may touch, in the order of their ids.
+    #[must_use]
+    pub fn leases_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<LeaseView> {
+        self.index
+            .all_leases()
+            .filter(|(id, ..)| after.is_none_or(|after| id.as_str() > after))
+            .filter(|(.., uid)| peer.may_touch(*uid))
+            .take(at_most)
+            .filter_map(|(id, session, _)| self.sessions.get(&session)?.lease_view(id))
             .collect()
     }
 
@@ -202,19 +233,16 @@ impl Registry {
     /// How much of everything there is.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts {
-            sessions: self.sessions.len(),
-            generations: self.index.generations(),
-            processes: self.index.processes().count(),
-            ..Counts::default()
-        };
-        for session in self.sessions.values() {
-            counts.sealed += usize::from(session.sealed);
-            counts.retired += session.retired().count();
-            counts.leases += session.leases.len();
-            counts.tokens += session.tokens.len();
+        let (index, sessions) = (&self.index, self.sessions.len());
+        Counts {
+            sessions,
+            sealed: sessions - index.open_sessions(),
+            generations: index.generations(),
+            retired: index.retired_generations(),
+            leases: index.leases(),
+            tokens: index.tokens(),
+            processes: index.process_count(),
         }
-        counts
     }
 
     /// Refuses a process that runs inside a lease of a session: of this session, or of any where

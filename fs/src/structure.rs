@@ -22,6 +22,10 @@ const ROOT_PERMISSIONS: u16 = 0o1777;
 /// Offsets of a listing that `.` and `..` take.
 pub(crate) const BEFORE_CHILDREN: u64 = 2;
 
+/// How many children are told at once. Who wants more asks again, and a long listing that is read
+/// piece by piece isn't made anew for each.
+const MOST_CHILDREN: usize = 512;
+
 /// What the kernel accounts for a directory's size.
 const SIZE: u64 = 4096;
 
@@ -147,8 +151,7 @@ impl Structure {
         let now = self.clock.wall();
         let mut above = self.write();
         let Some(directory) = above.directories.get_mut(&parent) else { return false };
-        let found = directory.children.iter().find(|(_, (_, node))| *node == child);
-        let Some(offset) = found.map(|(offset, _)| *offset) else { return false };
+        let Some(offset) = directory.offset_of(child) else { return false };
         if let Some((name, _)) = directory.children.remove(&offset) {
             directory.offsets.remove(&name);
         }
@@ -214,7 +217,7 @@ impl Structure {
         };
         let above = self.read();
         let root = above.directories.get(&Node::ROOT)?;
-        let (_, (id, _)) = root.children.iter().find(|(_, (_, node))| *node == session)?;
+        let (id, _) = root.children.get(&root.offset_of(session)?)?;
         let owner = above.directories.get(&session)?.ownership.uid;
         let session = id.to_string_lossy().into_owned();
         let parts = [Some(session.clone()), generation, lease.clone()];
@@ -230,13 +233,15 @@ impl Structure {
         Some(self.read().directories.get(&node)?.parent)
     }
 
-    /// The children behind an offset, in the order in which they were made.
+    /// The next children behind an offset, in the order in which they were made; none where there
+    /// are no more.
     pub(crate) fn children(&self, node: Node, offset: u64) -> Option<Vec<Child>> {
         let above = self.read();
         let children = &above.directories.get(&node)?.children;
         Some(
             children
                 .range(offset + 1..)
+                .take(MOST_CHILDREN)
                 .map(|(offset, (name, node))| Child {
                     node: *node,
                     name: name.clone(),
@@ -302,6 +307,16 @@ impl Directory {
             children: BTreeMap::new(),
             offsets: HashMap::new(),
         }
+    }
+
+    /// Where a child stands in a listing. A session stands where its number says, whose search
+    /// would else take as long as there are sessions; generations of a session are few.
+    fn offset_of(&self, child: Node) -> Option<u64> {
+        let by_number = child.inode().checked_add(BEFORE_CHILDREN)?;
+        if self.children.get(&by_number).is_some_and(|(_, node)| *node == child) {
+            return Some(by_number);
+        }
+        self.children.iter().find(|(_, (_, node))| *node == child).map(|(offset, _)| *offset)
     }
 
     fn insert(&mut self, number: u64, name: OsString, node: Node, now: FileTime) {

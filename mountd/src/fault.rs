@@ -133,6 +133,8 @@ pub enum Fault {
         fstype: String,
         /// Its source.
         source: String,
+        /// Whose daemon serves it, where it is one of this kind.
+        owner: Option<u32>,
     },
     /// Another daemon of the same user, at another socket, serves this mountpoint.
     MountpointInUse {

@@ -1,6 +1,9 @@
 //! The daemon and the command line of Holdfast: keeper, worker, mount, control socket, client.
 //!
 //! What files mean is decided in `holdfast_fs`, never here.
+//!
+//! For programs that want sessions and leases, [`control::client`] is the library; what goes over
+//! the socket is in [`control::wire`], and every way to fail in [`fault`].
 
 mod channel;
 mod cli;

@@ -3,6 +3,7 @@
 //!
 //! It must never touch what somebody serves, nor anything at another place, nor what isn't ours.
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use crate::config::{Host, Settings};
 use crate::fault::Fault;
 use crate::keeper;
-use crate::mount::{Sight, sight};
+use crate::mount::check::{self, Found, is_abandoned};
 
 /// A kind of remnant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,7 +37,9 @@ pub(crate) fn look(host: Host, settings: &Settings) -> Vec<Remnant> {
     let mut found = Vec::new();
     let mut add =
         |kind, path: &Path| found.push(Remnant { kind, path: path.to_owned(), swept: false });
-    if let Ok(Sight::Mounted { served: false, .. }) = sight(&settings.mountpoint, host) {
+    if let Ok(Found::OfThisUser(mount, _)) = check::look(&settings.mountpoint, host, |_| false)
+        && is_abandoned(mount.as_fd())
+    {
         add(Kind::StaleMount, &settings.mountpoint);
     }
     if keeper::is_left(host, &settings.socket) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::report;
 use crate::user::{User, is_root};
+use crate::varlink;
 
 /// Where tests look for programs, for every user alike.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
@@ -26,6 +27,8 @@ pub enum Need {
     Root,
     /// A program of this name.
     Program(&'static str),
+    /// Somebody else's Varlink client, which is fetched from PyPI.
+    Varlink,
     /// That the toolchain by which the tests were built can be found.
     Cargo,
 }
@@ -51,6 +54,7 @@ impl Need {
             Self::Cargo if toolchain().is_none() => {
                 Some("CARGO doesn't name a toolchain; run it by `cargo test`".to_owned())
             }
+            Self::Varlink => varlink::missing(),
             Self::Fuse | Self::Root | Self::Program(_) | Self::Cargo => None,
         }
     }

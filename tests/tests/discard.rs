@@ -1,11 +1,11 @@
 //! What is in use is never deleted, and what nobody uses goes.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use holdfast_tests::command::Running;
-use holdfast_tests::daemon::{Daemon, while_served};
+use holdfast_tests::daemon::while_served;
+use holdfast_tests::figures::{self, shared_memory};
 use holdfast_tests::need::Need;
 use holdfast_tests::stage::{Stage, as_each_user, as_root};
 use holdfast_tests::status;
@@ -19,7 +19,7 @@ const GOES_AT_ONCE: Duration = Duration::from_secs(10);
 /// Fills a lease, holds one thing in it, and does one step for each line that it reads: it uses what
 /// it holds, and lets it go.
 const HOLDER: &str = r#"
-import ctypes, os, subprocess, sys
+import ctypes, os, shutil, socket, subprocess, sys
 kind, place, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 lease = os.environ["TMPDIR"]
 below = lease + "/deep/below"
@@ -66,6 +66,45 @@ def path():
     held = os.open(below, os.O_PATH | os.O_DIRECTORY); yield
     use_below(held); use_beside(); yield
     os.close(held)
+def handle():
+    held = os.open(below, os.O_RDONLY | os.O_DIRECTORY); yield
+    use_below(held); assert sorted(os.listdir(held)) == ["data", "directory", "new"]
+    use_beside(); yield
+    os.close(held)
+def listener():
+    server = socket.socket(socket.AF_UNIX); server.bind(below + "/socket"); server.listen(); yield
+    client = socket.socket(socket.AF_UNIX); client.connect(below + "/socket")
+    client.sendall(b"before"); client.close()
+    served = server.accept()[0]; assert served.recv(6) == b"before"; served.close()
+    use_beside(); yield
+    server.close()
+def fifo():
+    os.mkfifo(below + "/fifo"); held = os.open(below + "/fifo", os.O_RDWR); yield
+    other = os.open(below + "/fifo", os.O_WRONLY); os.write(other, b"before"); os.close(other)
+    assert os.read(held, 6) == b"before"
+    use_beside(); yield
+    os.close(held)
+def executable():
+    shutil.copy("/bin/cat", below + "/program")
+    process = subprocess.Popen([below + "/program"], stdin=-1, stdout=-1); yield
+    process.stdin.write(b"before"); process.stdin.flush()
+    assert os.read(process.stdout.fileno(), 6) == b"before"
+    assert os.readlink(f"/proc/{process.pid}/exe") == below + "/program"
+    subprocess.run([below + "/program", lease + "/beside"], check=True, stdout=subprocess.DEVNULL)
+    use_beside(); yield
+    process.stdin.close(); process.stdout.close(); assert process.wait() == 0
+def root():
+    (asked, ask), (told, tell) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.chroot(below); os.write(tell, b"x"); os.read(asked, 1)
+        with open("/data", "rb") as file: assert file.read(6) == b"before"
+        os.mkdir("/directory"); os.write(tell, b"x"); os.read(asked, 1); os._exit(0)
+    os.read(told, 1); yield
+    os.write(ask, b"x"); os.read(told, 1)
+    assert sorted(os.listdir(below)) == ["data", "directory"]
+    use_beside(); yield
+    os.write(ask, b"x"); assert os.waitpid(child, 0)[1] == 0
 def mount():
     subprocess.run(["mount", "--bind", lease, place], check=True); yield
     at = os.open(place + "/deep/below", os.O_RDONLY); use_below(at); os.close(at)
@@ -177,6 +216,31 @@ fn a_path_descriptor_keeps_its_generation() {
 }
 
 #[test]
+fn a_directory_handle_keeps_its_generation() {
+    as_each_user(NEEDS, |stage| is_kept(stage, "handle"));
+}
+
+#[test]
+fn a_bound_socket_keeps_its_generation() {
+    as_each_user(NEEDS, |stage| is_kept(stage, "listener"));
+}
+
+#[test]
+fn an_open_fifo_keeps_its_generation() {
+    as_each_user(NEEDS, |stage| is_kept(stage, "fifo"));
+}
+
+#[test]
+fn a_running_executable_keeps_its_generation() {
+    as_each_user(NEEDS, |stage| is_kept(stage, "executable"));
+}
+
+#[test]
+fn a_process_with_its_root_there_keeps_its_generation() {
+    as_root(NEEDS, |stage| is_kept(stage, "root"));
+}
+
+#[test]
 fn a_bind_mount_keeps_its_generation() {
     as_root(NEEDS, |stage| is_kept(stage, "mount"));
 }
@@ -201,13 +265,6 @@ fn the_memory_of_a_generation_is_free_when_it_is_gone() {
             Ok(())
         })
     });
-}
-
-/// What all tmpfs of the host hold, in KiB.
-fn shared_memory() -> anyhow::Result<u64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Shmem:")).context("no Shmem")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Everything that a directory can have in it, and names that were asked for and aren't there.
@@ -252,25 +309,17 @@ fn whatever_was_in_a_session_goes_when_it_is_closed() {
                     .with_context(|| format!("round {round}"))?;
                 // What a first round leaves, any round may.
                 if is_root() && first.is_none() {
-                    first = Some(descriptors(daemon)?);
+                    first = Some(figures::worker(daemon)?.descriptors);
                 }
             }
             let Some(first) = first else { return Ok(()) };
             // The connection of the last question may still be closed.
             let until = Instant::now() + GOES_AT_ONCE;
-            while descriptors(daemon)? > first {
-                let now = descriptors(daemon)?;
+            while figures::worker(daemon)?.descriptors > first {
+                let now = figures::worker(daemon)?.descriptors;
                 ensure!(Instant::now() < until, "{first} descriptors became {now}");
             }
             Ok(())
         })
     });
-}
-
-/// How many descriptors the worker has.
-fn descriptors(daemon: &Daemon) -> anyhow::Result<usize> {
-    let keeper = daemon.id();
-    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
-    let worker = children.split_whitespace().next().context("the daemon has no worker")?;
-    Ok(fs::read_dir(format!("/proc/{worker}/fd"))?.count())
 }

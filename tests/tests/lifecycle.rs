@@ -244,3 +244,33 @@ fn a_stage_begins_empty() {
         Ok(())
     });
 }
+
+#[test]
+fn a_daemon_outlives_whoever_reads_its_log() {
+    as_each_user(&[Need::Fuse], |stage| {
+        // Its reader takes the first line and leaves; the second pipe is never read.
+        for reader in ["head -n 1 > /dev/null", "sleep 60"] {
+            let script = format!(
+                r#"
+                mkfifo "$HOME/log"; {reader} < "$HOME/log" & reader=$!
+                "$1" serve --json 2> "$HOME/log" > "$HOME/served" & daemon=$!
+                until "$1" status > /dev/null 2>&1; do kill -0 "$daemon"; done
+                "$1" session open chat > /dev/null
+                for i in {{1..40}}; do
+                  "$1" run --session chat -- sh -c 'rmdir "$TMPDIR"' 2> /dev/null && exit 1
+                done
+                "$1" check chat > /dev/null
+                "$1" down --force && wait "$daemon"
+                kill "$reader" 2> /dev/null || true; wait "$reader" || true
+                rm "$HOME/log"
+                "#
+            );
+            let holdfast = stage.path("bin/holdfast");
+            let program = Program::new("bash").args(["-euc", &script, "bash"]).arg(holdfast);
+            let program = program.env("HOLDFAST_LOG", "trace");
+            stage.program(program).output()?;
+            stage.nothing_is_left(&stage.user)?;
+        }
+        Ok(())
+    });
+}

@@ -5,7 +5,7 @@
 use super::ground::Owner;
 use super::{GroundError, Namespace, NamespaceError, State};
 use crate::registry::{
-    Binding, LeaseKind, LeaseView, Peer, Process, Receipt, RegistryError, SessionView,
+    Binding, LeaseKind, LeaseView, Lessee, Peer, Policy, Process, Receipt, RegistryError, SessionId,
 };
 
 impl Namespace {
@@ -24,12 +24,12 @@ impl Namespace {
     ) -> Result<LeaseView, NamespaceError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let view = state.registry.leasable(peer, session)?;
+        let Lessee { session: id, uid, gid, policy } = state.registry.lessee(peer, session)?;
+        let owner = Owner { uid, gid, mode: policy.mode };
         // From here on by its id, which means one session whatever the names are.
-        let session = view.id.as_str();
-        let owner = Owner { uid: view.uid, gid: view.gid, mode: view.policy.mode };
-        self.ensure_generation(state, peer, &view, owner)?;
-        let before = self.before(state, view.id);
+        let session = id.as_str();
+        self.ensure_generation(state, peer, session, owner)?;
+        let before = self.before(state, id);
         let State { registry, draw, .. } = state;
         let now = self.clock.now();
         let new = registry
@@ -39,15 +39,15 @@ impl Namespace {
             LeaseKind::Shared => None,
             LeaseKind::Private => {
                 let raised = self.ground.raise_lease(new.generation(), &new.id(), owner);
-                Some(raised.map_err(|error| refused(error, &view))?)
+                Some(raised.map_err(|error| refused(error, id, policy))?)
             }
         };
-        let (id, key) = (new.id(), new.generation());
+        let (lease, key) = (new.id(), new.generation());
         let outcome = new.commit(inode);
         let outcome =
-            self.keep_or_undo(state, view.id, before, outcome).inspect_err(|_| match kind {
+            self.keep_or_undo(state, id, before, outcome).inspect_err(|_| match kind {
                 LeaseKind::Shared => {}
-                LeaseKind::Private => self.ground.take_back_lease(key, &id),
+                LeaseKind::Private => self.ground.take_back_lease(key, &lease),
             })?;
         Ok(self.carry_out(state, outcome))
     }
@@ -96,32 +96,39 @@ impl Namespace {
         self.lock().registry.leases(peer)
     }
 
+    /// The first of them behind an id, in the order of their ids.
+    #[must_use]
+    pub fn leases_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<LeaseView> {
+        self.lock().registry.leases_behind(peer, after, at_most)
+    }
+
     fn ensure_generation(
         &self,
         state: &mut State,
         peer: &Peer,
-        session: &SessionView,
+        session: &str,
         owner: Owner,
     ) -> Result<(), NamespaceError> {
-        if state.registry.new_generation(peer, session.id.as_str())?.is_none() {
-            return Ok(());
-        }
-        let room = self.make_room(state, session)?;
-        let raised = match state.registry.new_generation(peer, session.id.as_str())? {
-            None => return Ok(()),
-            Some(new) => {
-                let (number, key) = (new.number(), new.key());
-                let raised = self.ground.raise_generation(&session.id, number, key, room, owner);
-                raised.map(|inode| {
-                    new.commit(inode);
-                    state.rooms.gave(key, room);
-                })
+        let Some(new) = state.registry.new_generation(peer, session)? else { return Ok(()) };
+        let view = new.session();
+        let room = self.make_room(state, &view)?;
+        let Some(new) = state.registry.new_generation(peer, session)? else { return Ok(()) };
+        let (number, key) = (new.number(), new.key());
+        match self.ground.raise_generation(&view.id, number, key, room, owner) {
+            Ok(inode) => {
+                new.commit(inode);
+                state.rooms.gave(key, room);
             }
-        };
-        if let Err(error) = raised {
-            // What retired ones were to give up for it they keep.
-            self.share_again(state, session);
-            return Err(refused(error, session));
+            Err(error) => {
+                // What retired ones were to give up for it they keep.
+                self.share_again(state, &view);
+                return Err(refused(error, view.id, view.policy));
+            }
         }
         self.keep_changes(state);
         Ok(())
@@ -129,8 +136,7 @@ impl Namespace {
 }
 
 /// Where a limit of the session is the reason, it is named.
-fn refused(error: GroundError, session: &SessionView) -> NamespaceError {
-    let (id, policy) = (session.id, &session.policy);
+fn refused(error: GroundError, id: SessionId, policy: Policy) -> NamespaceError {
     match (error, policy.size, policy.inodes) {
         (GroundError::Full, Some(limit), _) => {
             NamespaceError::SessionFull { session: id, limit, held: limit }

@@ -164,6 +164,17 @@ impl Namespace {
         self.lock().registry.sessions(peer)
     }
 
+    /// The first of them behind an id, in the order of their ids.
+    #[must_use]
+    pub fn sessions_behind(
+        &self,
+        peer: &Peer,
+        after: Option<&str>,
+        at_most: usize,
+    ) -> Vec<SessionView> {
+        self.lock().registry.sessions_behind(peer, after, at_most)
+    }
+
     /// One session, sealed or not.
     ///
     /// # Errors

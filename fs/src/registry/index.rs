@@ -27,16 +27,38 @@ pub(crate) enum Hanging {
     Token(SessionId, TokenId),
 }
 
+/// Where something belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Home {
+    session: SessionId,
+    uid: u32,
+}
+
+/// How much one uid has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// Open sessions.
+    open: usize,
+    leases: usize,
+    generations: usize,
+}
+
 /// Ways to find records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     /// Open sessions by uid and name.
     names: BTreeMap<u32, BTreeMap<String, SessionId>>,
-    /// How many open sessions a uid has.
-    open: BTreeMap<u32, usize>,
-    leases: BTreeMap<LeaseId, SessionId>,
-    generations: BTreeMap<GenerationKey, SessionId>,
+    /// How much a uid has; nothing is there for one that has nothing.
+    held: BTreeMap<u32, Held>,
+    leases: BTreeMap<LeaseId, Home>,
+    generations: BTreeMap<GenerationKey, Home>,
+    /// Those of the generations that are retired.
+    retired: BTreeSet<GenerationKey>,
+    /// How many owner tokens there are.
+    tokens: usize,
     anchors: BTreeMap<Anchor, BTreeSet<Hanging>>,
+    /// How many of the anchors are processes.
+    processes: usize,
     expiries: BTreeSet<(Timestamp, SessionId)>,
     expiry_of: BTreeMap<SessionId, Timestamp>,
 }
@@ -59,10 +81,13 @@ impl Index {
             self.add_token(session.id, token, &mut effects);
         }
         for generation in session.generations.values() {
-            self.add_generation(session.id, generation.key);
+            self.add_generation(session.id, session.uid, generation.key);
+            if generation.retired {
+                self.retire(generation.key);
+            }
         }
         for lease in session.leases.values() {
-            self.add_lease(session.id, lease, &mut effects);
+            self.add_lease(session.id, session.uid, lease, &mut effects);
         }
         self.set_expiry(session);
     }
@@ -86,19 +111,14 @@ impl Index {
     }
 
     pub(crate) fn add_open(&mut self, session: &Session) {
-        *self.open.entry(session.uid).or_default() += 1;
+        self.held.entry(session.uid).or_default().open += 1;
         if let Some(name) = &session.name {
             self.names.entry(session.uid).or_default().insert(name.clone(), session.id);
         }
     }
 
     pub(crate) fn remove_open(&mut self, session: &Session) {
-        if let Some(count) = self.open.get_mut(&session.uid) {
-            *count -= 1;
-            if *count == 0 {
-                self.open.remove(&session.uid);
-            }
-        }
+        self.hold_less(session.uid, |held| held.open -= 1);
         if let (Some(name), Some(names)) = (&session.name, self.names.get_mut(&session.uid)) {
             names.remove(name);
             if names.is_empty() {
@@ -107,8 +127,33 @@ impl Index {
         }
     }
 
-    pub(crate) fn open_sessions(&self, uid: u32) -> usize {
-        self.open.get(&uid).copied().unwrap_or_default()
+    fn hold_less(&mut self, uid: u32, less: impl FnOnce(&mut Held)) {
+        if let Some(held) = self.held.get_mut(&uid) {
+            less(held);
+            if *held == Held::default() {
+                self.held.remove(&uid);
+            }
+        }
+    }
+
+    fn held(&self, uid: u32) -> Held {
+        self.held.get(&uid).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn open_sessions_of(&self, uid: u32) -> usize {
+        self.held(uid).open
+    }
+
+    pub(crate) fn leases_of(&self, uid: u32) -> usize {
+        self.held(uid).leases
+    }
+
+    pub(crate) fn generations_of(&self, uid: u32) -> usize {
+        self.held(uid).generations
+    }
+
+    pub(crate) fn open_sessions(&self) -> usize {
+        self.held.values().map(|held| held.open).sum()
     }
 
     pub(crate) fn named(&self, uid: u32, name: &str) -> Option<SessionId> {
@@ -119,16 +164,24 @@ impl Index {
         self.names.values().filter_map(move |names| names.get(name).copied())
     }
 
-    pub(crate) fn add_generation(&mut self, session: SessionId, key: GenerationKey) {
-        self.generations.insert(key, session);
+    pub(crate) fn add_generation(&mut self, session: SessionId, uid: u32, key: GenerationKey) {
+        self.generations.insert(key, Home { session, uid });
+        self.held.entry(uid).or_default().generations += 1;
+    }
+
+    pub(crate) fn retire(&mut self, key: GenerationKey) {
+        self.retired.insert(key);
     }
 
     pub(crate) fn remove_generation(&mut self, key: GenerationKey) {
-        self.generations.remove(&key);
+        self.retired.remove(&key);
+        if let Some(home) = self.generations.remove(&key) {
+            self.hold_less(home.uid, |held| held.generations -= 1);
+        }
     }
 
     pub(crate) fn session_of_generation(&self, key: GenerationKey) -> Option<SessionId> {
-        self.generations.get(&key).copied()
+        self.generations.get(&key).map(|home| home.session)
     }
 
     pub(crate) fn generation_keys(&self) -> impl Iterator<Item = GenerationKey> {
@@ -139,23 +192,44 @@ impl Index {
         self.generations.len()
     }
 
+    pub(crate) fn retired_generations(&self) -> usize {
+        self.retired.len()
+    }
+
     pub(crate) fn add_lease(
         &mut self,
         session: SessionId,
+        uid: u32,
         lease: &Lease,
         effects: &mut Vec<Effect>,
     ) {
-        self.leases.insert(lease.id, session);
+        self.leases.insert(lease.id, Home { session, uid });
+        self.held.entry(uid).or_default().leases += 1;
         self.hang_lease(lease, effects);
     }
 
     pub(crate) fn remove_lease(&mut self, lease: &Lease, effects: &mut Vec<Effect>) {
-        self.leases.remove(&lease.id);
+        if let Some(home) = self.leases.remove(&lease.id) {
+            self.hold_less(home.uid, |held| held.leases -= 1);
+        }
         self.unhang_lease(lease, effects);
     }
 
     pub(crate) fn session_of_lease(&self, lease: LeaseId) -> Option<SessionId> {
-        self.leases.get(&lease).copied()
+        self.leases.get(&lease).map(|home| home.session)
+    }
+
+    /// All leases in the order of their ids, each with its session and whose it is.
+    pub(crate) fn all_leases(&self) -> impl Iterator<Item = (LeaseId, SessionId, u32)> {
+        self.leases.iter().map(|(id, home)| (*id, home.session, home.uid))
+    }
+
+    pub(crate) fn leases(&self) -> usize {
+        self.leases.len()
+    }
+
+    pub(crate) const fn tokens(&self) -> usize {
+        self.tokens
     }
 
     /// A lease hangs on something else now.
@@ -184,6 +258,7 @@ impl Index {
         token: &Token,
         effects: &mut Vec<Effect>,
     ) {
+        self.tokens += 1;
         match token.holder {
             Holder::Process(process) => {
                 let hanging = Hanging::Token(session, token.id);
@@ -199,6 +274,7 @@ impl Index {
         token: &Token,
         effects: &mut Vec<Effect>,
     ) {
+        self.tokens -= 1;
         match token.holder {
             Holder::Process(process) => {
                 let hanging = Hanging::Token(session, token.id);
@@ -210,7 +286,11 @@ impl Index {
 
     /// Takes everything off an anchor that is gone, leases first.
     pub(crate) fn cut(&mut self, anchor: Anchor) -> BTreeSet<Hanging> {
-        self.anchors.remove(&anchor).unwrap_or_default()
+        let hanging = self.anchors.remove(&anchor);
+        if let (Some(_), Anchor::Process(_)) = (&hanging, anchor) {
+            self.processes -= 1;
+        }
+        hanging.unwrap_or_default()
     }
 
     pub(crate) fn hanging_on(&self, anchor: Anchor) -> impl Iterator<Item = Hanging> {
@@ -222,6 +302,10 @@ impl Index {
             Anchor::Process(process) => Some(*process),
             Anchor::Connection(_) => None,
         })
+    }
+
+    pub(crate) const fn process_count(&self) -> usize {
+        self.processes
     }
 
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
@@ -252,6 +336,7 @@ impl Index {
     fn hang(&mut self, anchor: Anchor, hanging: Hanging, effects: &mut Vec<Effect>) {
         let all = self.anchors.entry(anchor).or_default();
         if let (true, Anchor::Process(process)) = (all.is_empty(), anchor) {
+            self.processes += 1;
             effects.push(Effect::Watch(process));
         }
         all.insert(hanging);
@@ -264,6 +349,7 @@ impl Index {
         if all.is_empty() {
             self.anchors.remove(&anchor);
             if let Anchor::Process(process) = anchor {
+                self.processes -= 1;
                 effects.push(Effect::Unwatch(process));
             }
         }

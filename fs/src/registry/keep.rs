@@ -218,6 +218,8 @@ fn broken_rule(session: &Session) -> Option<&'static str> {
     let last = generations().next_back().map(|generation| generation.number);
     if session.name.as_deref().is_some_and(|name| check_name(name).is_err()) {
         Some("its name is not one")
+    } else if session.uid == u32::MAX || session.gid == u32::MAX {
+        Some("its owner is nobody that there can be")
     } else if !has_directory {
         Some("its inode number is not one of a session")
     } else if session.sealed != session.tokens.is_empty() {

@@ -5,9 +5,10 @@
 
 use super::lease::Lease;
 use super::pending::{NewGeneration, NewLease};
+use super::session::Session;
 use super::{
-    Binding, Draw, Effect, LeaseEnd, LeaseId, LeaseKind, LeaseView, Limit, Outcome, Peer, Process,
-    Receipt, Registry, RegistryError, SessionId, SessionView, Usage, draw_id,
+    Binding, Draw, Effect, LeaseEnd, LeaseId, LeaseKind, LeaseView, Lessee, Limit, Outcome, Peer,
+    Process, Receipt, Registry, RegistryError, SessionId, SessionView, Usage, draw_id,
 };
 use crate::clock::Timestamp;
 
@@ -17,37 +18,48 @@ impl Registry {
     /// # Errors
     /// The error that the lease would be refused with.
     pub fn leasable(&self, peer: &Peer, session: &str) -> Result<SessionView, RegistryError> {
+        self.granting(peer, session).map(Session::view)
+    }
+
+    /// To whom a lease on the session would belong, if the rules would grant one now. What this
+    /// costs doesn't depend on how many sessions and leases there are.
+    ///
+    /// # Errors
+    /// The error that the lease would be refused with.
+    pub fn lessee(&self, peer: &Peer, session: &str) -> Result<Lessee, RegistryError> {
+        let session = self.granting(peer, session)?;
+        Ok(Lessee {
+            session: session.id,
+            uid: session.uid,
+            gid: session.gid,
+            policy: session.policy,
+        })
+    }
+
+    fn granting(&self, peer: &Peer, session: &str) -> Result<&Session, RegistryError> {
         let id = self.resolve_open(peer, session)?;
         let record = self.resolve(peer, id.as_str())?;
+        let uid = record.uid;
         let value = self.bounds.leases_per_session;
         if record.leases.len() >= value {
             return Err(RegistryError::LimitReached { limit: Limit::LeasesPerSession, value });
         }
         let value = self.bounds.leases_per_uid;
-        if record.uid != 0 && self.leases_of(record.uid) >= value {
+        if uid != 0 && self.index.leases_of(uid) >= value {
             return Err(RegistryError::LimitReached { limit: Limit::LeasesPerUid, value });
         }
+        if record.current().is_some() {
+            return Ok(record);
+        }
         let value = self.bounds.generations;
-        let room = self.next_key.is_some() && self.index.generations() < value;
-        if record.current().is_none() && !room {
+        if self.next_key.is_none() || self.index.generations() >= value {
             return Err(RegistryError::GenerationsExhausted { value });
         }
         let value = self.bounds.generations_per_uid;
-        let uid = record.uid;
-        if record.current().is_none() && uid != 0 && self.generations_of(uid) >= value {
+        if uid != 0 && self.index.generations_of(uid) >= value {
             return Err(RegistryError::LimitReached { limit: Limit::GenerationsPerUid, value });
         }
-        Ok(record.view())
-    }
-
-    fn leases_of(&self, uid: u32) -> usize {
-        let own = self.sessions.values().filter(|session| session.uid == uid);
-        own.map(|session| session.leases.len()).sum()
-    }
-
-    fn generations_of(&self, uid: u32) -> usize {
-        let own = self.sessions.values().filter(|session| session.uid == uid);
-        own.map(|session| session.generations.len()).sum()
+        Ok(record)
     }
 
     /// A generation for a session that has no current one; `None` where it has.
@@ -59,10 +71,10 @@ impl Registry {
         peer: &Peer,
         session: &str,
     ) -> Result<Option<NewGeneration<'_>>, RegistryError> {
-        let view = self.leasable(peer, session)?;
+        let id = self.granting(peer, session)?.id;
         let exhausted = RegistryError::GenerationsExhausted { value: self.bounds.generations };
         let unknown = || RegistryError::SessionUnknown { session: session.to_owned() };
-        let session = self.sessions.get_mut(&view.id).ok_or_else(unknown)?;
+        let session = self.sessions.get_mut(&id).ok_or_else(unknown)?;
         if session.current().is_some() {
             return Ok(None);
         }
@@ -85,13 +97,13 @@ impl Registry {
         now: Timestamp,
         draw: &mut dyn Draw,
     ) -> Result<Option<NewLease<'_>>, RegistryError> {
-        let view = self.leasable(peer, session)?;
+        let lessee = self.lessee(peer, session)?;
         let taken = |id: &LeaseId| {
-            self.index.session_of_lease(*id).is_some() || self.memory.has_lease(view.uid, *id)
+            self.index.session_of_lease(*id).is_some() || self.memory.has_lease(lessee.uid, *id)
         };
         let id = draw_id(draw, LeaseId::from_number, taken)?;
         let unknown = || RegistryError::SessionUnknown { session: session.to_owned() };
-        let session = self.sessions.get_mut(&view.id).ok_or_else(unknown)?;
+        let session = self.sessions.get_mut(&lessee.session).ok_or_else(unknown)?;
         let Some(generation) = session.current().cloned() else { return Ok(None) };
         let lease = Lease {
             id,

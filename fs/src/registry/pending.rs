@@ -10,7 +10,9 @@ use super::index::Index;
 use super::lease::Lease;
 use super::session::Session;
 use super::token::Token;
-use super::{LeaseId, LeaseKind, LeaseView, OpenedSession, Outcome, Policy, SessionId};
+use super::{
+    LeaseId, LeaseKind, LeaseView, OpenedSession, Outcome, Policy, SessionId, SessionView,
+};
 use crate::clock::Timestamp;
 use crate::node::GenerationKey;
 
@@ -82,6 +84,12 @@ pub struct NewGeneration<'r> {
 }
 
 impl NewGeneration<'_> {
+    /// The session that it will be of.
+    #[must_use]
+    pub fn session(&self) -> SessionView {
+        self.session.view()
+    }
+
     /// What it is known by.
     #[must_use]
     pub const fn key(&self) -> GenerationKey {
@@ -101,7 +109,7 @@ impl NewGeneration<'_> {
         session.next_number += 1;
         session.generations.insert(number, Generation { key, number, inode, retired: false });
         *next_key = GenerationKey::new(key.get() + 1);
-        index.add_generation(session.id, key);
+        index.add_generation(session.id, session.uid, key);
         changed.insert(session.id);
     }
 }
@@ -144,7 +152,7 @@ impl NewLease<'_> {
         lease.inode = inode.unwrap_or(generation.inode);
         session.touch(lease.since);
         let value = session.view_of(&lease, &generation);
-        index.add_lease(session.id, &lease, &mut effects);
+        index.add_lease(session.id, session.uid, &lease, &mut effects);
         session.leases.insert(lease.id, lease);
         index.set_expiry(session);
         changed.insert(session.id);

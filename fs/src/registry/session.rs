@@ -92,6 +92,10 @@ impl Session {
     }
 
     pub(crate) fn view(&self) -> SessionView {
+        let mut leases = BTreeMap::new();
+        for lease in self.leases.values() {
+            *leases.entry(lease.generation).or_default() += 1;
+        }
         SessionView {
             id: self.id,
             name: self.name.clone(),
@@ -107,7 +111,7 @@ impl Session {
                     number: generation.number,
                     key: generation.key,
                     retired: generation.retired,
-                    leases: self.leases_on(generation.number),
+                    leases: leases.get(&generation.number).copied().unwrap_or_default(),
                     inode: generation.inode,
                 })
                 .collect(),

@@ -42,7 +42,7 @@ impl Registry {
             }
         }
         let value = self.bounds.sessions_per_uid;
-        if self.index.open_sessions(peer.uid) >= value {
+        if self.index.open_sessions_of(peer.uid) >= value {
             return Err(RegistryError::LimitReached { limit: Limit::SessionsPerUid, value });
         }
         let id = draw_id(draw, SessionId::from_number, |id| {
@@ -294,6 +294,7 @@ impl Registry {
         let leased = session.leases_on(number) > 0;
         if let Some(generation) = session.generations.get_mut(&number) {
             generation.retired = true;
+            self.index.retire(generation.key);
             self.changed.insert(id);
             if !leased {
                 effects.push(Effect::Drain(generation.key));

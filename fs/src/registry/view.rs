@@ -124,6 +124,19 @@ pub struct LeaseView {
     pub since: Timestamp,
 }
 
+/// To whom a lease would belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lessee {
+    /// The session.
+    pub session: SessionId,
+    /// Owner of its directories.
+    pub uid: u32,
+    /// Group of its directories.
+    pub gid: u32,
+    /// What it was granted.
+    pub policy: Policy,
+}
+
 /// What a generation holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

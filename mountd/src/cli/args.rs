@@ -225,6 +225,9 @@ impl SessionCommand {
 pub(crate) struct SessionOpenArgs {
     /// A label: 1 to 128 bytes
     pub(crate) name: Option<String>,
+    /// Whose session it is; only root may name somebody else
+    #[arg(long, value_name = "UID")]
+    pub(crate) uid: Option<u32>,
     /// The session lives as long as this process
     #[arg(long, value_name = "PID", conflicts_with = "linger")]
     pub(crate) owner_pid: Option<u32>,

@@ -63,6 +63,7 @@ fn open(args: &SessionOpenArgs) -> wire::OpenSession {
     };
     wire::OpenSession {
         name: args.name.clone(),
+        uid: args.uid,
         size: args.policy.size,
         inodes: args.policy.inodes,
         mode: args.policy.mode.map(Into::into),
@@ -167,7 +168,7 @@ mod tests {
 
     fn asked(owner_pid: Option<u32>, linger: Option<Duration>) -> wire::OpenSession {
         let (name, policy) = (None, PolicyArgs::default());
-        open(&SessionOpenArgs { name, owner_pid, linger, policy, json: false })
+        open(&SessionOpenArgs { name, uid: None, owner_pid, linger, policy, json: false })
     }
 
     #[test]

@@ -2,6 +2,54 @@
 //!
 //! Every call has a deadline. It must never start a daemon, and never take one of another user's
 //! for the caller's own.
+//!
+//! # Use
+//!
+//! A harness opens a [`Session`] for as long as it lives, and takes a [`Lease`] for each command:
+//!
+//! ```no_run
+//! use std::process::Command;
+//!
+//! use holdfast::control::client::{Client, Session};
+//! use holdfast::control::wire::{LeaseKind, OpenSession};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let named = OpenSession { name: Some("build".to_owned()), ..OpenSession::default() };
+//! let session = Session::open(Client::find(None)?, &named)?;
+//! session.check()?; // what would keep the next lease from being had
+//! let lease = session.lease(LeaseKind::Private)?;
+//! let mut child = lease.spawn(Command::new("make").arg("check"))?; // TMPDIR is the lease
+//! let status = child.wait()?;
+//! let receipt = lease.release()?;
+//! println!("{status}, {:?} bytes were left", receipt.bytes);
+//! session.rotate()?; // the next lease has an empty directory
+//! session.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Both give back what they are when they are dropped. Whatever fails, fails with a
+//! [`FaultReport`]: a stable code to compare, words for people, and a remedy.
+//!
+//! Everything else is one [`Client::call`] with a request of [`wire`](super::wire):
+//!
+//! ```no_run
+//! use holdfast::control::client::Client;
+//! use holdfast::control::wire::{ListSessions, Watch};
+//!
+//! # fn main() -> Result<(), holdfast::fault::FaultReport> {
+//! let mut client = Client::find(None)?;
+//! for session in client.call(&ListSessions::default())?.sessions {
+//!     println!("{} has {} leases", session.id, session.leases);
+//! }
+//! for event in client.call(&Watch { after: Some(0) })?.events {
+//!     println!("{}: {:?}", event.number, event.kind);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod handle;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,6 +65,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use tokio::runtime::{Builder, Runtime};
 use zlink::{Call, Connection, Reply};
 
+pub use self::handle::{Lease, Session, SpawnError};
 use super::wire::{ErrorReply, Method, Outgoing, Watch, Watched};
 use crate::config::{ClientSocket, Host};
 use crate::fault::{Fault, FaultReport};

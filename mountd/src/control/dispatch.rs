@@ -24,11 +24,11 @@ use zlink::varlink_service as varlink;
 use zlink::{Call, Connection, Service};
 
 use self::introspection::{introspect, not_found};
-use super::page::page;
-use super::peer::named;
+use super::page::{ASKED, page};
+use super::peer::{named, named_or_ended};
 use super::refuse::{faulted, namespace_error, namespace_fault};
 use super::show::{own_guard, own_kind, own_mode};
-use super::state::State;
+use super::state::{Facts, State};
 use super::watcher::{Watcher, watcher};
 use super::wire::{self, Answer, Error, Incoming, Request, Unfit};
 use crate::channel::Why;
@@ -246,8 +246,8 @@ impl Dispatch {
                 Answer::CloseSession(wire::Nothing {})
             }
             Request::ListSessions(asked) => {
-                let all = namespace.list_sessions(peer);
-                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let after = asked.after.as_deref();
+                let (shown, more) = page(namespace.sessions_behind(peer, after, ASKED));
                 let show = self.state.show();
                 let sessions = shown.iter().map(|view| show.session(view)).collect();
                 Answer::ListSessions(wire::ShownSessions { sessions, more })
@@ -268,7 +268,9 @@ impl Dispatch {
             Request::BindLease(asked) => {
                 namespace.check_lease(peer, &asked.lease)?;
                 let process = match asked.pid {
-                    Some(pid) => named(peer, pid)?,
+                    // A command may be done before its harness gets to say whose the lease is; the
+                    // lease is then over at once.
+                    Some(pid) => named_or_ended(peer, pid)?,
                     None => peer.process,
                 };
                 Answer::BindLease(lease(namespace.bind_lease(peer, &asked.lease, process)?))
@@ -276,8 +278,8 @@ impl Dispatch {
             Request::CheckLease(asked) => Answer::CheckLease(self.check_lease(&asked.lease)?),
             Request::ReleaseLease(asked) => Answer::ReleaseLease(self.release_lease(&asked.lease)?),
             Request::ListLeases(asked) => {
-                let all = namespace.list_leases(peer);
-                let (shown, more) = page(all, |view| view.id.as_str(), asked.after.as_deref());
+                let after = asked.after.as_deref();
+                let (shown, more) = page(namespace.leases_behind(peer, after, ASKED));
                 let show = self.state.show();
                 let leases = shown.iter().map(|view| show.lease(view)).collect();
                 Answer::ListLeases(wire::ShownLeases { leases, more })
@@ -298,7 +300,9 @@ impl Dispatch {
 
     fn open_session(&self, asked: wire::OpenSession) -> Result<wire::OpenedSession, Declined> {
         self.refuse_while_stopping()?;
-        if self.state.draining() && !asked.name.as_deref().is_some_and(|name| self.is_open(name)) {
+        let owner = self.owner(&asked)?;
+        let is_open = |name| self.is_open(&owner, name);
+        if self.state.draining() && !asked.name.as_deref().is_some_and(is_open) {
             return Err(Fault::Stopping.into());
         }
         let holder = self.holder(asked.owner_pid, asked.linger_ms)?;
@@ -310,7 +314,7 @@ impl Dispatch {
             guard: asked.guard.map(own_guard),
         };
         let name = asked.name.as_deref();
-        let opened = self.state.namespace.open_session(&self.peer, name, &policy, holder)?;
+        let opened = self.state.namespace.open_session(&owner, name, &policy, holder)?;
         Ok(wire::OpenedSession {
             session: self.state.show().session(&opened.session),
             token: opened.token.to_string(),
@@ -318,10 +322,29 @@ impl Dispatch {
         })
     }
 
-    /// Whether a session of the client's user is open under this name.
-    fn is_open(&self, name: &str) -> bool {
-        self.state.namespace.show_session(&self.peer, name).is_ok_and(|session| {
-            session.uid == self.peer.uid && session.name.as_deref() == Some(name) && !session.sealed
+    /// For whom a session is opened: root may do it for somebody else. Whether that user exists
+    /// isn't known here; the session's group is root's own.
+    fn owner(&self, asked: &wire::OpenSession) -> Result<Peer, Fault> {
+        let uid = match asked.uid {
+            Some(uid) if uid != self.peer.uid => uid,
+            Some(_) | None => return Ok(self.peer),
+        };
+        if self.peer.uid != 0 {
+            let session = asked.name.clone().unwrap_or_default();
+            return Err(Fault::SessionNotYours { session });
+        }
+        let Facts { many_users, uid: own, .. } = self.state.facts;
+        if !many_users && uid != own {
+            let what = "a session of another user than the one whose daemon it is".to_owned();
+            return Err(Fault::NotSupported { what });
+        }
+        Ok(Peer { uid, ..self.peer })
+    }
+
+    /// Whether a session of this user is open under this name.
+    fn is_open(&self, user: &Peer, name: &str) -> bool {
+        self.state.namespace.show_session(user, name).is_ok_and(|session| {
+            session.uid == user.uid && session.name.as_deref() == Some(name) && !session.sealed
         })
     }
 

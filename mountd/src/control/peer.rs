@@ -42,13 +42,23 @@ pub(super) fn stranger() -> Option<u32> {
 /// # Errors
 /// Where it isn't, or where the caller counts pids otherwise than the daemon.
 pub(super) fn named(peer: &Peer, pid: u32) -> Result<Process, Fault> {
+    let process = named_or_ended(peer, pid)?;
+    if lives(process) { Ok(process) } else { Err(Fault::ProcessUnknown { pid }) }
+}
+
+/// The same for a process that may have ended, as long as nobody has waited for it: until then its
+/// pid is its own.
+///
+/// # Errors
+/// As for [`named`].
+pub(super) fn named_or_ended(peer: &Peer, pid: u32) -> Result<Process, Fault> {
     let unknown = || Fault::ProcessUnknown { pid };
     let caller = Status::of(peer.process.pid).ok_or_else(unknown)?;
     if caller.depth > 1 {
         let what = "naming a process from within another pid namespace".to_owned();
         return Err(Fault::NotSupported { what });
     }
-    let stat = Stat::of(pid).filter(|stat| !stat.ended).ok_or_else(unknown)?;
+    let stat = Stat::of(pid).ok_or_else(unknown)?;
     let status = Status::of(pid).filter(|status| status.process == pid).ok_or_else(unknown)?;
     if peer.may_touch(status.uid) { Ok(Process { pid, start: stat.start }) } else { Err(unknown()) }
 }

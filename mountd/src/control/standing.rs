@@ -78,8 +78,8 @@ impl Standing {
             Ok(Ok(told)) => told.fault.clone().map_or(Ok(()), Err),
             // Nothing else can be said than what was said before.
             Ok(Err(_)) | Err(_) => Err(self.fault().unwrap_or_else(|| {
-                let step = "ask the keeper how the mount stands";
-                Fault::System { step, errno: rustix::io::Errno::TIMEDOUT }.report()
+                let socket = std::path::PathBuf::from("the keeper, which looks after the mount");
+                Fault::DaemonUnresponsive { socket, waited: PATIENCE }.report()
             })),
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     async fn an_old_answer_is_none() {
         let (_, standing) = standing();
         standing.told(0, None);
-        assert_eq!(standing.check().await.expect_err("no answer").code, "system");
+        assert_eq!(standing.check().await.expect_err("no answer").code, "daemon-unresponsive");
         standing.told(0, Some(fault()));
         assert_eq!(standing.check().await, Err(fault()));
     }

@@ -3,11 +3,13 @@
 //! It must never reach a client with its cause.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::Fault;
 
 /// A fault as it goes from one process to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{code}: {message} (remedy: {remedy})")]
 pub struct FaultReport {
     /// The stable code.
     pub code: String,

@@ -29,8 +29,9 @@ fn all() -> Vec<Fault> {
         Fault::MountpointNotEmpty { path: path(), entry: path() },
         Fault::MountpointForeignMount {
             path: path(),
-            fstype: "tmpfs".into(),
-            source: "none".into(),
+            fstype: "fuse.holdfast".into(),
+            source: "holdfast".into(),
+            owner: Some(1000),
         },
         Fault::MountpointInUse { path: path() },
         Fault::MountpointUnusable { path: path(), step, errno },

@@ -101,8 +101,8 @@ impl Fault {
             ),
             Self::MountpointWrongOwner { path, expected, found } => text(
                 format!("{}: expected owner {expected}, found {found}", path.display()),
-                "the mountpoint belongs to someone else",
-                format!("have {} removed by its owner, {OTHER_MOUNTPOINT}", path.display()),
+                format!("the mountpoint belongs to uid {found}"),
+                format!("have {} removed by uid {found}, {OTHER_MOUNTPOINT}", path.display()),
             ),
             Self::MountpointWrongMode { path, expected, found } => text(
                 format!("{}: expected mode {expected:04o}, found {found:04o}", path.display()),
@@ -118,7 +118,19 @@ impl Fault {
                 "the mount would hide files that are in the mountpoint",
                 format!("move what is in {} away, {OTHER_MOUNTPOINT}", path.display()),
             ),
-            Self::MountpointForeignMount { path, fstype, source } => text(
+            Self::MountpointForeignMount { path, fstype, source, owner: Some(uid) } => text(
+                format!(
+                    "{}: expected no mount, found {source} of type {fstype}, of uid {uid}",
+                    path.display()
+                ),
+                format!("a daemon of uid {uid} serves this mountpoint"),
+                format!(
+                    "leave out --mountpoint to have one of your own, or ask uid {uid} to stop the \
+                     daemon at {}",
+                    path.display()
+                ),
+            ),
+            Self::MountpointForeignMount { path, fstype, source, owner: None } => text(
                 format!("{}: expected no mount, found {source} of type {fstype}", path.display()),
                 "something else is mounted where the namespace should be",
                 format!("unmount {}, {OTHER_MOUNTPOINT}", path.display()),

@@ -20,6 +20,7 @@ use super::check::Mountpoint;
 use super::detach::detach_known;
 use super::helper;
 use super::identity::{Entry, Identity, SOURCE, Table};
+use super::probe::{self, Served};
 use crate::channel::receive_descriptor;
 use crate::config::Host;
 use crate::fault::Fault;
@@ -220,7 +221,10 @@ impl Mount {
             (None, Some(device)) if self.comes_back() => {
                 one_more(place.path(), device.as_fd(), &self.options)?
             }
-            (None, _) => return Ok(()),
+            (None, _) => {
+                self.greet(place);
+                return Ok(());
+            }
         };
         let new = Identity::of(mount.as_fd()).map_err(refused("find the new mount"))?;
         let flags =
@@ -253,6 +257,18 @@ impl Mount {
             }
             Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(refused("detach")(errno)),
+        }
+    }
+
+    /// Has the kernel hear what the root is before any client is there. A mount of the helper's
+    /// begins with a root that lets nobody in, and the kernel drops what it is told of it where
+    /// something is invalidated meanwhile: clients that come all at once would be refused.
+    fn greet(&self, place: &Place) {
+        let ours = |root: &OwnedFd| Identity::of(root.as_fd()).is_ok_and(|root| self.is(root));
+        let root = place.look().ok().flatten().filter(ours);
+        let asked = root.map(|root| probe::ask(root.as_fd()));
+        if !matches!(asked, Some(Ok(Served::Yes))) {
+            tracing::debug!(device = self.device, ?asked, "the mount isn't served yet");
         }
     }
 

@@ -135,12 +135,22 @@ fn mount_at(place: &Place, found: &OwnedFd) -> Result<Option<Entry>, Fault> {
             errno => unusable(place, "find the mount of", errno),
         })
     };
+    let read = || {
+        Table::read()
+            .map_err(|error| unusable(place, "read the table of mounts for", errno_of(&error)))
+    };
+    // Another user's mount tells nobody anything, so its path has to do; it isn't ours.
+    if Identity::of(found.as_fd()) == Err(Errno::ACCESS)
+        && let Some(entry) =
+            read()?.containing(place.path()).filter(|entry| entry.mountpoint == place.path())
+    {
+        return Ok(Some(entry.clone()));
+    }
     let (here, above) = (identity(found.as_fd())?, identity(place.parent())?);
     if here.id == above.id {
         return Ok(None);
     }
-    let table = Table::read()
-        .map_err(|error| unusable(place, "read the table of mounts for", errno_of(&error)))?;
+    let table = read()?;
     match table.by_id(here.id) {
         Some(entry) => Ok(Some(entry.clone())),
         // Detached since it was looked at, or in a part of the tree that isn't shown.
@@ -153,6 +163,7 @@ fn foreign(place: &Place, entry: &Entry) -> Fault {
         path: place.path().to_owned(),
         fstype: entry.fstype.clone(),
         source: entry.source.clone(),
+        owner: entry.holdfast_owner(),
     }
 }
 

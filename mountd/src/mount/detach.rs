@@ -55,6 +55,7 @@ fn detach_listed(identity: Identity, listed: &Entry, host: Host) -> Result<(), F
             path: foreign.mountpoint.clone(),
             fstype: foreign.fstype.clone(),
             source: foreign.source.clone(),
+            owner: foreign.holdfast_owner(),
         });
     }
     let elsewhere = |cause: &str| Fault::MountStale {

@@ -86,10 +86,16 @@ impl Entry {
     /// Whether a daemon of this user made the mount. The kernel lets nobody name another user
     /// there.
     pub(crate) fn is_holdfast_of(&self, uid: u32) -> bool {
-        self.is_holdfast()
-            && self.super_options.split(',').any(|option| {
-                option.strip_prefix("user_id=").is_some_and(|id| id.parse() == Ok(uid))
-            })
+        self.holdfast_owner() == Some(uid)
+    }
+
+    /// Whose daemon made the mount; `None` where it is of another kind.
+    pub(crate) fn holdfast_owner(&self) -> Option<u32> {
+        if !self.is_holdfast() {
+            return None;
+        }
+        let mut options = self.super_options.split(',');
+        options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::fstatfs;
+use rustix::fs::{AtFlags, StatxFlags, fstatfs, statx};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -56,7 +56,11 @@ pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
 
 /// The process that asks: standard input is the mount's root.
 pub(crate) fn answer() -> ExitCode {
-    ExitCode::from(match fstatfs(std::io::stdin().as_fd()) {
+    let root = std::io::stdin();
+    // The kernel shall have fresh attributes of the root from here on.
+    let fresh = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let looked = statx(&root, "", fresh, StatxFlags::BASIC_STATS);
+    ExitCode::from(match looked.and_then(|_| fstatfs(&root)) {
         Ok(_) => SERVED,
         Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED) => ABANDONED,
         Err(_) => UNCLEAR,

@@ -202,3 +202,44 @@ fn a_process_is_watched_once_for_whatever_hangs_on_it() {
     assert!(desk.followed().contains(&unwatched));
     assert_eq!(desk.registry.watched(), []);
 }
+
+#[test]
+fn a_long_list_is_told_piece_by_piece() {
+    let mut desk = Desk::new();
+    let (alice, root) = (peer(ALICE, 1), peer(0, 1));
+    for name in ["a", "b", "c", "d", "e"] {
+        desk.open(&alice, name, held(1));
+        for _ in 0..3 {
+            desk.lease(&alice, name, bound(1));
+        }
+    }
+    let sessions: Vec<_> = desk.registry.sessions(&alice).iter().map(|view| view.id).collect();
+    let mut leases: Vec<_> = desk.registry.leases(&alice).iter().map(|view| view.id).collect();
+    leases.sort_unstable();
+    for at_most in [1, 2, 100] {
+        for viewer in [&alice, &root] {
+            let (mut seen, mut found) = (Vec::new(), Vec::new());
+            loop {
+                let after = seen.last().map(SessionId::as_str);
+                let piece = desk.registry.sessions_behind(viewer, after, at_most);
+                assert!(piece.len() <= at_most);
+                if piece.is_empty() {
+                    break;
+                }
+                seen.extend(piece.iter().map(|view| view.id));
+            }
+            loop {
+                let after = found.last().map(LeaseId::as_str);
+                let piece = desk.registry.leases_behind(viewer, after, at_most);
+                if piece.is_empty() {
+                    break;
+                }
+                found.extend(piece.iter().map(|view| view.id));
+            }
+            assert_eq!((&seen, &found), (&sessions, &leases));
+        }
+    }
+    assert!(desk.registry.sessions_behind(&peer(BOB, 2), None, 9).is_empty());
+    assert!(desk.registry.leases_behind(&peer(BOB, 2), None, 9).is_empty());
+    assert!(desk.registry.sessions_behind(&alice, Some("{"), 9).is_empty(), "behind all ids");
+}

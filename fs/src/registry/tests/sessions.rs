@@ -194,6 +194,9 @@ fn every_bound_has_its_error() {
     );
 
     desk.lease(&alice, "b", bound(1));
+    let refused = desk.acquire(&alice, "b", LeaseKind::Shared, bound(1));
+    let (limit, most) = (Limit::LeasesPerUid, 3);
+    assert_eq!(refused, Err(RegistryError::LimitReached { limit, value: most }));
     let refused = desk.acquire(&bob, "c", LeaseKind::Shared, bound(2));
     assert_eq!(refused, Err(RegistryError::GenerationsExhausted { value }));
     desk.close(&alice, first.session.id.as_str(), true).unwrap();

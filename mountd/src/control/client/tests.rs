@@ -28,6 +28,71 @@ fn a_call_is_answered_or_refused() {
 }
 
 #[test]
+fn a_session_and_its_leases_give_themselves_back() {
+    let desk = Desk::open();
+    let connect = || Client::connect(&desk.socket()).expect("a daemon");
+    let request = wire::OpenSession { name: Some("s".into()), ..Default::default() };
+    let session = Session::open(connect(), &request).expect("a session");
+    session.check().expect("a lease would be had");
+    let lease = session.lease(wire::LeaseKind::Private).expect("a lease");
+    assert_eq!(Some(lease.path()), lease.environment().get("TMPDIR").map(Path::new));
+    let command = &mut std::process::Command::new("cat");
+    command.stdin(std::process::Stdio::piped());
+    let mut child = lease.spawn(command).expect("it is bound");
+    let mut client = connect();
+    let found = |client: &mut Client| client.call(&wire::ListLeases::default()).expect("a list");
+    let bound = found(&mut client).leases.remove(0);
+    assert_eq!(bound.process.map(|process| process.pid), Some(child.id()));
+    assert_eq!(bound.id, lease.id());
+    drop(child.stdin.take());
+    child.wait().expect("it ended");
+    // Whether the end of the process or the release was first, there is one receipt.
+    assert_eq!(lease.release().expect("a receipt").lease, bound.id);
+    let missing = &mut std::process::Command::new("/missing");
+    let lease = session.lease(wire::LeaseKind::Shared).expect("a lease");
+    assert!(matches!(lease.spawn(missing), Err(SpawnError::Start(_))));
+    drop(lease);
+    assert!(found(&mut client).leases.is_empty());
+
+    let again = Session::open(connect(), &request).expect("the same");
+    assert!(again.attached() && again.id() == session.id());
+    drop(session);
+    again.check().expect("it is retained anew");
+    let id = again.id().to_owned();
+    again.rotate().expect("rotated");
+    drop(again);
+    let over = client.call(&wire::Check { session: id }).expect_err("nobody retains it");
+    assert!(["session-sealed", "session-unknown"].contains(&over.code.as_str()), "{over}");
+    let third = Session::open(connect(), &request).expect("another one");
+    third.close().expect("closed");
+    desk.close();
+}
+
+#[test]
+fn a_command_that_is_done_already_can_still_be_told() {
+    let desk = Desk::open();
+    let mut client = Client::connect(&desk.socket()).expect("a daemon");
+    let session = client.call(&wire::OpenSession::default()).expect("a session").session.id;
+    let hold = Some(wire::Hold::Nothing);
+    let acquire = wire::AcquireLease { session, hold, ..Default::default() };
+    let lease = client.call(&acquire).expect("a lease").lease.id;
+    let mut child = std::process::Command::new("true").spawn().expect("a process");
+    let held = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("held");
+    let mut ended = [rustix::event::PollFd::new(&held, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).expect("it ended");
+    let pid = Some(child.id());
+    client.call(&wire::BindLease { lease: lease.clone(), pid }).expect("its pid is its own");
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !client.call(&wire::ListLeases::default()).expect("a list").leases.is_empty() {
+        assert!(std::time::Instant::now() < until, "it hangs on nothing");
+    }
+    let receipt = client.call(&wire::ReleaseLease { lease }).expect("a receipt").receipt;
+    assert_eq!(receipt.end, wire::LeaseEnd::ProcessGone);
+    child.wait().expect("waited for");
+    desk.close();
+}
+
+#[test]
 fn the_first_daemon_that_answers_is_the_one() {
     let desk = Desk::open();
     let directory = tempfile::tempdir().expect("a directory");

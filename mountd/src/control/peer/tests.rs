@@ -69,7 +69,10 @@ fn a_process_that_has_ended_is_not_there() {
     let uid = rustix::process::geteuid().as_raw();
     // It hasn't been waited for, so its entry is still there.
     assert_eq!(named(&caller(uid), pid), Err(Fault::ProcessUnknown { pid }));
+    let ended = named_or_ended(&caller(uid), pid).expect("its pid is still its own");
+    assert_eq!(ended.pid, pid);
     child.wait().expect("waited for");
+    assert_eq!(named_or_ended(&caller(uid), pid), Err(Fault::ProcessUnknown { pid }));
 }
 
 #[test]

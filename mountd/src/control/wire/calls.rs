@@ -34,6 +34,9 @@ calls! {
         /// A label: 1 to 128 bytes of UTF-8 without control characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// The user whose it is to be, for root to say. Not said, it is the caller's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<u32>,
         /// Bytes that all generations may hold together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u64>,

@@ -75,6 +75,17 @@ impl Model {
                 }
             }));
         }
+        let generations = || views.iter().flat_map(|view| &view.generations);
+        let counts = Counts {
+            sessions: views.len(),
+            sealed: views.iter().filter(|view| view.sealed).count(),
+            generations: generations().count(),
+            retired: generations().filter(|generation| generation.retired).count(),
+            leases: views.iter().map(|view| view.leases).sum(),
+            tokens: views.iter().map(|view| view.tokens.len()).sum(),
+            processes: watched.len(),
+        };
+        prop_assert_eq!(self.desk.registry.counts(), counts);
         let leases: BTreeMap<_, _> = self
             .desk
             .registry
