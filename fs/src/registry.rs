@@ -193,6 +193,13 @@ impl Registry {
             .ok_or_else(|| RegistryError::LeaseUnknown { lease: lease.to_owned() })
     }
 
+    /// The sessions that have a generation.
+    #[must_use]
+    pub fn sessions_in_use(&self) -> Vec<SessionView> {
+        let in_use = |session: &&Session| !session.generations.is_empty();
+        self.sessions.values().filter(in_use).map(Session::view).collect()
+    }
+
     /// Every generation that is there.
     pub fn generations(&self) -> impl Iterator<Item = GenerationKey> {
         self.index.generation_keys()

@@ -9,7 +9,7 @@ use super::ground::{GroundError, Room};
 use super::share::{Part, Spare, share};
 use super::{Namespace, NamespaceError, State};
 use crate::node::GenerationKey;
-use crate::registry::{Peer, Policy, Process, Registry, SessionId, SessionView, Usage};
+use crate::registry::{Policy, Registry, SessionId, SessionView, Usage};
 
 /// How often it is looked again where a generation has grown while it was looked at.
 const TRIES: usize = 4;
@@ -144,7 +144,7 @@ impl Namespace {
         }
         let mut guard = self.lock();
         let state = &mut *guard;
-        let sessions = state.registry.sessions(&everybody());
+        let sessions = state.registry.sessions_in_use();
         if second_is_over {
             state.rooms.written.clear();
         }
@@ -321,9 +321,4 @@ fn short(parts: &[Part], full: impl FnOnce(u64) -> NamespaceError) -> NamespaceE
     } else {
         GroundError::Unfit.into()
     }
-}
-
-/// Who sees all sessions.
-pub(super) const fn everybody() -> Peer {
-    Peer { uid: 0, gid: 0, process: Process { pid: 0, start: 0 } }
 }
