@@ -57,11 +57,14 @@ pub(super) fn ask(mount: BorrowedFd<'_>) -> std::io::Result<Served> {
 /// The process that asks: standard input is the mount's root.
 pub(crate) fn answer() -> ExitCode {
     let root = std::io::stdin();
-    // The kernel shall have fresh attributes of the root from here on.
-    let fresh = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    let looked = statx(&root, "", fresh, StatxFlags::BASIC_STATS);
-    ExitCode::from(match looked.and_then(|_| fstatfs(&root)) {
-        Ok(_) => SERVED,
+    ExitCode::from(match fstatfs(&root) {
+        Ok(_) => {
+            // The kernel shall have fresh attributes of the root from here on; whether it gets them
+            // says nothing more of the daemon.
+            let fresh = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            let _ = statx(&root, "", fresh, StatxFlags::BASIC_STATS);
+            SERVED
+        }
         Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED) => ABANDONED,
         Err(_) => UNCLEAR,
     })
