@@ -7,7 +7,7 @@ pub(crate) mod check;
 mod detach;
 mod helper;
 pub(crate) mod identity;
-mod probe;
+pub(crate) mod probe;
 pub(crate) mod watch;
 
 pub(crate) use probe::answer as answer_probe;

@@ -107,7 +107,7 @@ impl Mountpoint {
             }
             match probe::ask(directory.descriptor.as_fd()) {
                 Ok(Served::No) => detach_abandoned(&place, directory.descriptor, host)?,
-                Ok(Served::Yes) => {
+                Ok(Served::Yes | Served::Silent(_)) => {
                     return Err(Fault::MountpointInUse { path: place.path().to_owned() });
                 }
                 Err(error) => return Err(unusable(&place, "ask the mount at", errno_of(&error))),

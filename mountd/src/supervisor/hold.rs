@@ -5,7 +5,6 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -14,6 +13,7 @@ use crate::fault::{Fault, FaultReport};
 use crate::mount::attach::Mount;
 use crate::mount::check::{Found, Mountpoint, look};
 use crate::mount::identity::Identity;
+use crate::mount::probe::{Asking, Served, ask};
 
 /// What the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,18 +37,15 @@ pub(crate) struct Hold {
     mount: Option<Mount>,
     /// Mounts of ours of connections that have ended, which may be somewhere still.
     left: Vec<Mount>,
-    /// A mount that another daemon of this user serves, or doesn't answer for, and when it was
-    /// found to.
-    taken: Option<(Identity, Instant, FaultReport)>,
+    /// A mount of another daemon of this user that was asked whether anybody serves it, and hasn't
+    /// answered: it isn't asked a second time.
+    silent: Option<(Identity, Asking)>,
 }
-
-/// How long a mount that is another daemon's isn't asked again, which may take as long as it likes.
-const LEFT_ALONE: Duration = Duration::from_secs(3);
 
 impl Hold {
     /// No mount yet.
     pub(crate) const fn new(host: Host, path: PathBuf, context: Option<String>) -> Self {
-        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new(), taken: None }
+        Self { host, path, context, mountpoint: None, mount: None, left: Vec::new(), silent: None }
     }
 
     /// Where the namespace is to appear, without links.
@@ -63,11 +60,9 @@ impl Hold {
             Ok(Found::Known) => Sight::Ours,
             Ok(Found::Absent | Found::Free) => Sight::Free,
             // Whether it may be replaced is found out when that is tried.
-            Ok(Found::OfThisUser(_, identity)) => match &self.taken {
-                Some((taken, since, fault))
-                    if *taken == identity && since.elapsed() < LEFT_ALONE =>
-                {
-                    Sight::Unfit(fault.clone())
+            Ok(Found::OfThisUser(_, identity)) => match &self.silent {
+                Some((silent, asking)) if *silent == identity && asking.waits() => {
+                    Sight::Unfit(Fault::MountpointInUse { path: self.path.clone() }.report())
                 }
                 _ => Sight::Free,
             },
@@ -87,14 +82,13 @@ impl Hold {
     /// Checks the path, and makes the directory where there is none. `made` says whether the
     /// directory that is there was made by an earlier daemon.
     pub(crate) fn check(&mut self, made: impl FnOnce(&Path) -> bool) -> Result<&Mountpoint, Fault> {
-        let mut found = Mountpoint::check(&self.path, self.host).inspect_err(|fault| {
-            self.taken = match look(&self.path, self.host, |_| false) {
-                Ok(Found::OfThisUser(_, identity)) => {
-                    Some((identity, Instant::now(), fault.report()))
-                }
-                _ => None,
-            };
-        })?;
+        if let Ok(Found::OfThisUser(mount, identity)) = look(&self.path, self.host, |_| false)
+            && let Ok(Served::Silent(asking)) = ask(mount.as_fd())
+        {
+            self.silent = Some((identity, asking));
+            return Err(Fault::MountpointInUse { path: self.path.clone() });
+        }
+        let mut found = Mountpoint::check(&self.path, self.host)?;
         let before = self.mountpoint.as_ref();
         let same = before.is_some_and(|before| {
             before.directory.made && found.place.is(before.directory.descriptor.as_fd())
