@@ -51,7 +51,7 @@ impl StoreGround {
     /// what it takes are pages of the listing, for as long as one is copied.
     fn listing_changed(&self, directory: Node) {
         for connection in self.commons.connections() {
-            if let Some(kernel) = connection.kernel() {
+            if let Some(kernel) = connection.kernel().filter(|_| connection.may_doubt(directory)) {
                 expect_unknown(kernel.invalidate(directory));
             }
         }

@@ -23,6 +23,7 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
@@ -63,6 +64,8 @@ pub struct TempFs {
     table: InodeTable,
     files: OpenFiles,
     kernel: OnceLock<Arc<dyn Kernel>>,
+    /// Whether the kernel has been told what the root is.
+    root_told: AtomicBool,
     /// Files that are open for writing.
     writers: AtomicUsize,
 }
@@ -88,6 +91,7 @@ impl TempFs {
             table: InodeTable::new(records, descriptors)?,
             files: OpenFiles::new(descriptors / 8),
             kernel: OnceLock::new(),
+            root_told: AtomicBool::new(false),
             writers: AtomicUsize::new(0),
         })
     }
@@ -114,6 +118,18 @@ impl TempFs {
     #[must_use]
     pub fn may_be_remembered(&self) -> bool {
         !self.commons.are_several()
+    }
+
+    /// The kernel has been told what the root is.
+    pub fn tell_root(&self) {
+        self.root_told.store(true, Ordering::Release);
+    }
+
+    /// Whether the kernel has been told what a directory is, so that it may be told that this has
+    /// changed. Before the first answer about the root that would have it drop the answer that it
+    /// waits for, and take the root for what the mount began with: closed to everybody.
+    pub(crate) fn may_doubt(&self, directory: Node) -> bool {
+        directory != Node::ROOT || self.root_told.load(Ordering::Acquire)
     }
 
     /// Inodes that the kernel knows.

@@ -20,6 +20,7 @@ use super::translate::{
     FOREVER, caller, errno, node, open_flags, position, raw_errno, sought, time_change,
 };
 use super::{Features, handshake, ioctl, reply};
+use crate::node::Node;
 use crate::tempfs::{Changes, NewFile, TempFs};
 
 /// The filesystem as the library calls it.
@@ -70,7 +71,11 @@ impl Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         self.counts.add(Operation::GetAttr);
-        reply::attr(reply, self.valid(), self.fs.attributes(node(inode)));
+        let node = node(inode);
+        reply::attr(reply, self.valid(), self.fs.attributes(node));
+        if node == Node::ROOT {
+            self.fs.tell_root();
+        }
     }
 
     fn setattr(

@@ -12,7 +12,7 @@ use crate::channel::{Change, ToKeeper, ToWorker};
 use crate::config::Settings;
 use crate::fault::{Fault, FaultReport};
 use crate::mount::watch::Watch;
-use crate::supervisor::{Action, Note, Seen, Supervisor};
+use crate::supervisor::{Action, Note, Seen, Sight, Supervisor};
 
 /// How soon it is tried again at the soonest, where nothing tells that something has changed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -105,14 +105,15 @@ impl Keeper {
         // Before looking, so that nothing that comes after it is missed.
         stand.seat.seen();
         for _ in 0..STEPS {
-            if stand.rests_until.is_some_and(|until| Instant::now() < until) {
-                break;
-            }
             let path = self.hold.see();
             // The worker may not have noticed yet.
             let connected = stand.connected && self.hold.is_connected(&path);
             let (attachable, socket) = (self.hold.is_attachable(), stand.seat.is_found());
             let seen = Seen { connected, attachable, path, socket };
+            let rests = stand.rests_until.is_some_and(|until| Instant::now() < until);
+            if rests && seen.path == Sight::Free {
+                break;
+            }
             let actions = stand.supervisor.step(&seen);
             let (mut done, mut refused) = (false, false);
             for action in actions {

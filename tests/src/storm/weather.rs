@@ -75,7 +75,12 @@ impl Weather {
 
     /// Whatever the attack put in the way is away, and the daemon says that all is well.
     pub(super) fn is_over(&self) {
-        self.change(|state| state.raging = false);
+        self.change(|state| {
+            state.raging = false;
+            for damage in state.damages.iter_mut().filter(|damage| damage.ended.is_none()) {
+                damage.ended = Some(Instant::now());
+            }
+        });
     }
 
     /// Does something to the mount, which is written down before it is done.
@@ -85,7 +90,11 @@ impl Weather {
             state.damages.len() - 1
         });
         let result = act();
-        self.change(|state| state.damages[number].ended = Some(Instant::now()));
+        // A mount whose connection has ended can be at the path until the daemon has taken it away,
+        // and whoever comes meanwhile is on a dead one.
+        if harm == Harm::Detached {
+            self.change(|state| state.damages[number].ended = Some(Instant::now()));
+        }
         result
     }
 
