@@ -6,6 +6,7 @@
 mod budget;
 mod connections;
 mod enter;
+mod event;
 mod promises;
 mod restore;
 mod serve;

@@ -12,8 +12,8 @@ use holdfast_fs::tempfs::{Commons, TempFs};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::event::{Event, start, system};
 use super::restore::Lasting;
-use super::serve::{Event, start, system};
 use crate::fault::Fault;
 
 /// One thread is fastest for one client, and a second one helps where there are more.

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 
 use holdfast_fs::clock::{Monotonic, System};
 use holdfast_fs::ground::StoreGround;
@@ -21,6 +20,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::budget::Budget;
 use super::connections::Connections;
+use super::event::{Event, start, system};
 use super::promises;
 use super::restore::Lasting;
 use super::total;
@@ -40,18 +40,6 @@ pub(super) struct Given {
     pub(super) listener: OwnedFd,
     /// The directory of a `dir:` store.
     pub(super) directory: Option<OwnedFd>,
-}
-
-/// What the worker waits for.
-pub(super) enum Event {
-    /// The keeper says something.
-    Told(ToWorker, Vec<OwnedFd>),
-    /// The keeper has let go.
-    LetGo,
-    /// A connection to the kernel has ended.
-    ConnectionEnded(u64, io::Result<()>),
-    /// Clients are served no longer.
-    Quiet(Result<Why, Fault>),
 }
 
 /// Serves until the keeper lets go.
@@ -285,16 +273,4 @@ fn tell(line: &Channel, message: &ToKeeper) {
     if let Err(errno) = line.send(message, &[]) {
         tracing::debug!(%errno, "the keeper can't be told anything");
     }
-}
-
-pub(super) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map(drop)
-        .map_err(|error| system("start a thread", &error))
-}
-
-pub(super) fn system(step: &'static str, error: &io::Error) -> Fault {
-    Fault::System { step, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
 }

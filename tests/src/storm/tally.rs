@@ -57,6 +57,7 @@ tally! {
     outlived: "of them after the connection was ended",
     lists: "listings",
     rotated: "rotations",
+    swept: "sweeps",
     stale: "stale leases seen",
     sandboxes: "sandboxes used",
     interrupted: "steps that an attack interrupted",

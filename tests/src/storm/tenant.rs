@@ -128,7 +128,8 @@ impl<'a> Tenant<'a> {
             60..65 => self.remove(lease),
             65..80 => self.use_open(lease),
             80..86 => self.list(lease),
-            86..90 => self.look_after(lease),
+            86..89 => self.look_after(lease),
+            89 => self.sweep(),
             90..92 => self.rotate(),
             92..96 => self.give_back(lease),
             // A sandbox takes as long as a hundred other steps, so only some tenants have them.
@@ -307,6 +308,14 @@ impl<'a> Tenant<'a> {
         let rotate = wire::RotateSession { session: self.session.clone() };
         self.client.call(&rotate).map_err(complain)?;
         self.tally.rotated += 1;
+        Ok(())
+    }
+
+    /// Has everything taken away that has ended: nothing that anybody has.
+    fn sweep(&mut self) -> anyhow::Result<()> {
+        self.beat.step("sweep");
+        self.client.call(&wire::Sweep::default()).map_err(complain)?;
+        self.tally.swept += 1;
         Ok(())
     }
 
