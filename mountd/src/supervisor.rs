@@ -138,6 +138,11 @@ impl Supervisor {
         self.renewed = true;
     }
 
+    /// The new connection ended before the worker served it.
+    pub(crate) const fn broken_off(&mut self) {
+        self.phase = Phase::Aborted;
+    }
+
     /// What was to be done could not be. It is tried again when something changes, and once a
     /// second until then.
     pub(crate) fn refused(&mut self, fault: &FaultReport, connected: bool) -> Vec<Action> {

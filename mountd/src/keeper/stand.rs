@@ -83,11 +83,16 @@ impl Keeper {
                     stand.supervisor.connected();
                 }
                 Event::Said(ToKeeper::Unfit { number, report }) if number == self.number => {
+                    stand.connected = false;
+                    if self.hold.has_ended() {
+                        // Somebody was quicker than the worker; that is nothing of its own.
+                        stand.supervisor.broken_off();
+                    } else {
+                        stand.rests_until = Some(Instant::now() + AGAIN);
+                        self.refused(&mut stand, &report);
+                    }
                     // Nobody serves it: whoever has met it at the path gets an error at once.
                     self.hold.close_connection();
-                    stand.connected = false;
-                    stand.rests_until = Some(Instant::now() + AGAIN);
-                    self.refused(&mut stand, &report);
                 }
                 Event::Said(ToKeeper::Ended { number }) => {
                     stand.connected &= number != self.number;

@@ -79,6 +79,11 @@ impl Hold {
         })
     }
 
+    /// Whether the kernel has ended the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.mount.as_ref().is_some_and(|mount| !mount.is_connected())
+    }
+
     /// Checks the path, and makes the directory where there is none. `made` says whether the
     /// directory that is there was made by an earlier daemon.
     pub(crate) fn check(&mut self, made: impl FnOnce(&Path) -> bool) -> Result<&Mountpoint, Fault> {

@@ -127,6 +127,16 @@ fn a_new_connection_is_put_to_its_path() {
 }
 
 #[test]
+fn a_connection_that_ends_before_it_is_served_is_followed_by_another() {
+    let mut supervisor = serving();
+    see(&mut supervisor, false, FREE);
+    supervisor.broken_off();
+    assert_eq!(code(&supervisor).as_deref(), Some("connection-aborted"));
+    assert_eq!(see(&mut supervisor, false, OURS), [Action::ClearAway]);
+    assert_eq!(see(&mut supervisor, false, FREE), [Action::Renew]);
+}
+
+#[test]
 fn a_mount_that_cannot_come_back_is_replaced() {
     let mut supervisor = serving();
     let actions = see_helped(&mut supervisor, true, FREE);
